@@ -1,0 +1,1 @@
+//! Every CEL rule of the three kinds, both ways.

@@ -1,0 +1,146 @@
+//! MySQLPair: two servers that replicate from each other, one of which takes writes.
+
+use super::{LocalRef, ShardSpan, conditions, mysql_template::MysqlOverrides};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Two servers that replicate from each other, one of which takes writes.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "shardwright.dev",
+    version = "v1alpha1",
+    kind = "MySQLPair",
+    plural = "mysqlpairs",
+    singular = "mysqlpair",
+    shortname = "mpair",
+    category = "shards",
+    namespaced,
+    status = "MySQLPairStatus",
+    derive = "PartialEq",
+    doc = "MySQLPair is two MySQL servers that replicate from each other, one of which takes writes.",
+    selectable = ".spec.clusterRef.name",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterRef.name", description = "ShardCluster"),
+    printcolumn(name = "Active", type_ = "string", json_path = ".status.active", description = "Server that takes the writes"),
+    printcolumn(name = "In-Sync", type_ = "string", json_path = ".status.inSyncServers", description = "Servers that may be active, of two"),
+    printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch", description = "Rises with each change of active or inSync"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status", description = "Whether the pair is as specified"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason", description = "Why"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("size(self.metadata.name) <= 45").message("metadata.name must be at most 45 characters: names of Pods and Services are made from it"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must begin with a letter and hold only a-z, 0-9 and -: names of Services are made from it"),
+)]
+#[cfg_attr(test, kube(cel))]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.mysql) && has(self.mysql.storage)) == (has(oldSelf.mysql) && has(oldSelf.mysql.storage))").message("`mysql.storage` is immutable: it may not be added or removed").reason(Reason::FieldValueForbidden))]
+pub struct MySQLPairSpec {
+    /// The cluster. Immutable.
+    #[x_kube(validation = Rule::new("self == oldSelf").message("`clusterRef` is immutable").reason(Reason::FieldValueForbidden))]
+    pub cluster_ref: LocalRef,
+    /// What this pair has otherwise than the cluster's template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mysql: Option<MysqlOverrides>,
+    /// Whether the operator acts on this pair, or only reports.
+    #[serde(default)]
+    pub reconciliation: Reconciliation,
+}
+
+/// Whether the operator acts on an object.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, JsonSchema)]
+pub enum Reconciliation {
+    /// The operator acts.
+    #[default]
+    Enabled,
+    /// The operator changes nothing, neither children nor servers; status goes on being reported. For maintenance by hand.
+    Paused,
+}
+
+/// Observed state of a MySQLPair.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct MySQLPairStatus {
+    /// The generation last acted upon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The record: Pod of the one server that may be opened for writes (rule P1). Changed only by compare-and-swap, before anything is done (P2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub active: Option<String>,
+    /// Rises by one with each change of `active` or `inSync`; never falls.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub epoch: i64,
+    /// The servers that have everything, by server_uuid: an emptied volume has another one and is no member.
+    #[serde(default)]
+    #[schemars(length(max = 2))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["serverUuid".into()]))]
+    pub in_sync: Vec<InSyncMember>,
+    /// `inSync` for people: `2/2`.
+    #[serde(default)]
+    #[schemars(length(max = 8))]
+    pub in_sync_servers: String,
+    /// The two servers as last seen.
+    #[serde(default)]
+    #[schemars(length(max = 2))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub servers: Vec<ServerStatus>,
+    /// Shards whose databases are on the active server, whatever the record says of them; absent before they were first looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub shards: Option<Vec<ShardSpan>>,
+    /// Conditions: Ready, Reconciling, Stalled.
+    #[serde(default)]
+    #[schemars(schema_with = "conditions::schema")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// A server that has everything that the active one has.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Hash)]
+#[serde(rename_all = "camelCase")]
+pub struct InSyncMember {
+    /// Pod.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// `server_uuid` of the data folder it has.
+    #[schemars(length(min = 36, max = 36))]
+    pub server_uuid: String,
+}
+
+/// One server as last seen.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Hash)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerStatus {
+    /// Pod.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Active or passive, by the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// What is true of it, in one word.
+    #[schemars(length(min = 1, max = 64))]
+    pub state: String,
+    /// `server_uuid`, when it was ever reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 36))]
+    pub server_uuid: Option<String>,
+    /// Version of MySQL, when it was ever reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub version: Option<String>,
+    /// The last error of its Pod, its volume or its replication.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1100))]
+    pub last_error: Option<String>,
+}
+
+/// Part of a server in its pair.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
+pub enum Role {
+    /// Takes the writes.
+    Active,
+    /// Follows.
+    Passive,
+}

@@ -1,0 +1,7 @@
+//! Shardwright: a Kubernetes operator that runs a horizontally sharded MySQL fleet.
+//!
+//! Four rooms, the same for each of the three controllers: *observe* (reads the API and the servers) → *decide* (pure: what to
+//! do, from what was seen and the time) → *act* (does it, each step with a deadline) → *report* (status by compare-and-swap,
+//! events, metrics). See `docs/architecture.md`.
+
+pub mod api;

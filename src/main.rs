@@ -1,0 +1,2 @@
+//! The one binary: `shardwright run | crds | id | locate | map`.
+fn main() {}

@@ -36,11 +36,21 @@ pub struct Said {
 impl Said {
     /// A condition that is `True`.
     pub fn yes(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { type_, status: Some(true), reason, message: message.into() }
+        Self {
+            type_,
+            status: Some(true),
+            reason,
+            message: message.into(),
+        }
     }
     /// A condition that is `False`.
     pub fn no(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { type_, status: Some(false), reason, message: message.into() }
+        Self {
+            type_,
+            status: Some(false),
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -74,13 +84,17 @@ impl Overall {
     /// The reason, whichever state it is.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Ready { reason, .. } | Self::Working { reason, .. } | Self::Stalled { reason, .. } => reason,
+            Self::Ready { reason, .. } | Self::Working { reason, .. } | Self::Stalled { reason, .. } => {
+                reason
+            }
         }
     }
     /// The message, whichever state it is.
     pub fn message(&self) -> &str {
         match self {
-            Self::Ready { message, .. } | Self::Working { message, .. } | Self::Stalled { message, .. } => message,
+            Self::Ready { message, .. } | Self::Working { message, .. } | Self::Stalled { message, .. } => {
+                message
+            }
         }
     }
     /// Whether this is [`Overall::Ready`].
@@ -94,8 +108,16 @@ impl Overall {
         let quiet = |type_| Said::no(type_, r, "");
         match self {
             Self::Ready { .. } => [Said::yes(READY, r, m), quiet(RECONCILING), quiet(STALLED)],
-            Self::Working { .. } => [Said::no(READY, r, m), Said::yes(RECONCILING, r, m), quiet(STALLED)],
-            Self::Stalled { .. } => [Said::no(READY, r, m), quiet(RECONCILING), Said::yes(STALLED, r, m)],
+            Self::Working { .. } => [
+                Said::no(READY, r, m),
+                Said::yes(RECONCILING, r, m),
+                quiet(STALLED),
+            ],
+            Self::Stalled { .. } => [
+                Said::no(READY, r, m),
+                quiet(RECONCILING),
+                Said::yes(STALLED, r, m),
+            ],
         }
     }
 }
@@ -111,7 +133,10 @@ pub fn set(conditions: &mut Vec<Condition>, said: &[Said], generation: Option<i6
         };
         let mut message = s.message.clone();
         if message.len() > MAX_MESSAGE {
-            let end = (0..=MAX_MESSAGE - 1).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
+            let end = (0..MAX_MESSAGE)
+                .rev()
+                .find(|i| message.is_char_boundary(*i))
+                .unwrap_or(0);
             message.truncate(end);
             message.push('…');
         }
@@ -138,7 +163,9 @@ pub fn set(conditions: &mut Vec<Condition>, said: &[Said], generation: Option<i6
 /// Whether `conditions` has `type_` with status `True` for `generation` (any, when `None`).
 pub fn is_true(conditions: &[Condition], type_: &str, generation: Option<i64>) -> bool {
     conditions.iter().any(|c| {
-        c.type_ == type_ && c.status == "True" && (generation.is_none() || c.observed_generation == generation)
+        c.type_ == type_
+            && c.status == "True"
+            && (generation.is_none() || c.observed_generation == generation)
     })
 }
 
@@ -185,7 +212,10 @@ mod tests {
         let mut c = vec![];
         set(&mut c, &[Said::yes(READY, "Serving", "a")], Some(1), t0);
         set(&mut c, &[Said::yes(READY, "Serving", "b")], Some(2), t1);
-        assert_eq!((c.len(), c[0].last_transition_time.0, c[0].message.as_str()), (1, t0, "b"));
+        assert_eq!(
+            (c.len(), c[0].last_transition_time.0, c[0].message.as_str()),
+            (1, t0, "b")
+        );
         set(&mut c, &[Said::no(READY, "Broken", "c")], Some(2), t1);
         assert_eq!(c[0].last_transition_time.0, t1);
     }
@@ -193,16 +223,30 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_at_a_character() {
         let mut c = vec![];
-        set(&mut c, &[Said::yes(READY, "R", "ü".repeat(2000))], None, Timestamp::UNIX_EPOCH);
+        set(
+            &mut c,
+            &[Said::yes(READY, "R", "ü".repeat(2000))],
+            None,
+            Timestamp::UNIX_EPOCH,
+        );
         assert!(c[0].message.len() <= MAX_MESSAGE + 2 && c[0].message.ends_with('…'));
     }
 
     #[test]
     fn ready_never_stands_beside_reconciling_or_stalled() {
         for o in [
-            Overall::Ready { reason: "A", message: String::new() },
-            Overall::Working { reason: "A", message: String::new() },
-            Overall::Stalled { reason: "A", message: String::new() },
+            Overall::Ready {
+                reason: "A",
+                message: String::new(),
+            },
+            Overall::Working {
+                reason: "A",
+                message: String::new(),
+            },
+            Overall::Stalled {
+                reason: "A",
+                message: String::new(),
+            },
         ] {
             assert_eq!(o.said().iter().filter(|s| s.status == Some(true)).count(), 1);
         }

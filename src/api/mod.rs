@@ -44,7 +44,8 @@ impl LocalRef {
 }
 
 /// The three CRDs, in the order in which they are written to `crds/`.
-pub fn crds() -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
+pub fn crds()
+-> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
     use kube::CustomResourceExt as _;
     vec![ShardCluster::crd(), ShardRange::crd(), MySQLPair::crd()]
 }

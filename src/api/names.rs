@@ -43,7 +43,11 @@ pub fn pod(pair: &str, ordinal: usize) -> String {
 }
 /// DNS name of one server, stable over restarts: `<pod>.<pair>.<namespace>.svc`.
 pub fn host(namespace: &str, pair: &str, ordinal: usize) -> String {
-    format!("{}.{}.{namespace}.svc", pod(pair, ordinal), headless_service(pair))
+    format!(
+        "{}.{}.{namespace}.svc",
+        pod(pair, ordinal),
+        headless_service(pair)
+    )
 }
 /// Service that leads to the active server.
 pub fn active_service(pair: &str) -> String {

@@ -183,7 +183,10 @@ pub struct Layout {
 #[serde(rename_all = "camelCase")]
 pub struct ShardMapTarget {
     /// Name of the ConfigMap; `<cluster>-shard-map` when absent. After a change the old one is left, with a last map that no longer follows.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
     pub config_map_name: String,
 }
 

@@ -1,4 +1,8 @@
 //! ShardRange: a run of virtual shards, and the pair where it belongs.
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printcolumn has a type and may have a priority"
+)]
 
 use super::{LocalRef, ShardSpan, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -22,16 +26,63 @@ use serde::{Deserialize, Serialize};
     doc = "ShardRange is a run of virtual shards, and the pair where it belongs.",
     selectable = ".spec.clusterRef.name",
     selectable = ".spec.pairRef.name",
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterRef.name", description = "ShardCluster"),
-    printcolumn(name = "First", type_ = "integer", json_path = ".spec.first", description = "First shard"),
-    printcolumn(name = "Last", type_ = "integer", json_path = ".spec.last", description = "Last shard"),
-    printcolumn(name = "Pair", type_ = "string", json_path = ".spec.pairRef.name", description = "The wish: the pair where the range belongs"),
-    printcolumn(name = "Active", type_ = "string", json_path = ".status.active", description = "Server that takes the writes"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason", description = "Reason of Ready"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status", description = "Whether the range is served as specified"),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterRef.name",
+        description = "ShardCluster"
+    ),
+    printcolumn(
+        name = "First",
+        type_ = "integer",
+        json_path = ".spec.first",
+        description = "First shard"
+    ),
+    printcolumn(
+        name = "Last",
+        type_ = "integer",
+        json_path = ".spec.last",
+        description = "Last shard"
+    ),
+    printcolumn(
+        name = "Pair",
+        type_ = "string",
+        json_path = ".spec.pairRef.name",
+        description = "The wish: the pair where the range belongs"
+    ),
+    printcolumn(
+        name = "Active",
+        type_ = "string",
+        json_path = ".status.active",
+        description = "Server that takes the writes"
+    ),
+    printcolumn(
+        name = "Phase",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason",
+        description = "Reason of Ready"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status",
+        description = "Whether the range is served as specified"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Served-By", type_ = "string", json_path = ".status.servedBySummary", description = "The truth: which pair serves which shards", priority = 1),
-    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress", description = "Shards served, of all", priority = 1),
+    printcolumn(
+        name = "Served-By",
+        type_ = "string",
+        json_path = ".status.servedBySummary",
+        description = "The truth: which pair serves which shards",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Progress",
+        type_ = "string",
+        json_path = ".status.progress",
+        description = "Shards served, of all",
+        priority = 1
+    )
 )]
 #[cfg_attr(test, kube(cel))]
 #[serde(rename_all = "camelCase")]

@@ -5,3 +5,4 @@
 //! events, metrics). See `docs/architecture.md`.
 
 pub mod api;
+pub mod core;

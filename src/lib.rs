@@ -4,5 +4,11 @@
 //! do, from what was seen and the time) → *act* (does it, each step with a deadline) → *report* (status by compare-and-swap,
 //! events, metrics). See `docs/architecture.md`.
 
+pub mod act;
 pub mod api;
+pub mod controllers;
 pub mod core;
+pub mod deadline;
+pub mod metrics;
+pub mod mysql;
+pub mod report;

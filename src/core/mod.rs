@@ -2,5 +2,6 @@
 
 pub mod databases;
 pub mod gtid;
+pub mod note;
 mod runs;
 pub mod spans;

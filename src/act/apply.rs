@@ -1,0 +1,182 @@
+//! Server-side apply of one object, and only when something would change (rule O2).
+
+use crate::deadline;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions, ValidationDirective},
+    core::NamespaceResourceScope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::fmt::Debug;
+
+/// A call of the Kubernetes API that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{verb} {object}: {}", .source.describe())]
+pub struct Error {
+    /// What was tried.
+    pub verb: &'static str,
+    /// On what.
+    pub object: String,
+    /// Why it failed.
+    #[source]
+    pub source: Cause,
+}
+
+/// Why a call of the API failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The API answered with an error, or could not be reached.
+    #[error(transparent)]
+    Kube(Box<kube::Error>),
+    /// No answer in time.
+    #[error(transparent)]
+    Elapsed(#[from] deadline::Elapsed),
+}
+
+impl Cause {
+    /// The API's own message where there is one: kube's `Display` prints the whole Status.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Kube(e) => match &**e {
+                kube::Error::Api(s) => s.message.clone(),
+                e => e.to_string(),
+            },
+            Self::Elapsed(e) => e.to_string(),
+        }
+    }
+}
+
+impl Error {
+    fn status(&self) -> Option<&kube::core::Status> {
+        match &self.source {
+            Cause::Kube(e) => match &**e {
+                kube::Error::Api(s) => Some(s),
+                _ => None,
+            },
+            Cause::Elapsed(_) => None,
+        }
+    }
+    /// Somebody else wrote in between (409).
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_conflict)
+    }
+    /// The object is not there (404).
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_not_found)
+    }
+    /// The API found the object invalid (422).
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_invalid)
+    }
+    /// The object is there already (409 AlreadyExists).
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_already_exists)
+    }
+    /// The namespace is being deleted: nothing new can be made in it.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.status().is_some_and(|s| {
+            s.is_forbidden()
+                && s.details
+                    .as_ref()
+                    .is_some_and(|d| d.causes.iter().any(|c| c.reason == "NamespaceTerminating"))
+        })
+    }
+}
+
+/// Awaits a call of the API with a deadline and says what it was when it fails.
+///
+/// # Errors
+/// [`Error`] with the verb and the object.
+pub async fn call<T>(
+    verb: &'static str,
+    object: impl Into<String>,
+    future: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    match deadline::within(deadline::API, future).await {
+        Ok(Ok(t)) => Ok(t),
+        Ok(Err(e)) => Err(Error {
+            verb,
+            object: object.into(),
+            source: Cause::Kube(Box::new(e)),
+        }),
+        Err(e) => Err(Error {
+            verb,
+            object: object.into(),
+            source: e.into(),
+        }),
+    }
+}
+
+/// What the API asks of a type that we apply.
+pub trait Object:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
+{
+}
+impl<K> Object for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+{
+}
+
+/// `Kind namespace/name`, for messages.
+pub fn describe<K: Object>(obj: &K) -> String {
+    format!(
+        "{} {}/{}",
+        K::kind(&()),
+        obj.namespace().unwrap_or_default(),
+        obj.name_any()
+    )
+}
+
+/// Reads one object; `None` when it is not there.
+///
+/// # Errors
+/// [`Error`].
+pub async fn get<K: Object>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, Error> {
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    call(
+        "get",
+        format!("{} {namespace}/{name}", K::kind(&())),
+        api.get_opt(name),
+    )
+    .await
+}
+
+/// Server-side apply, unconditionally.
+///
+/// # Errors
+/// [`Error`].
+pub async fn apply<K: Object>(client: &Client, manager: &str, obj: &K) -> Result<K, Error> {
+    let mut pp = PatchParams::apply(manager).force();
+    pp.field_validation = Some(ValidationDirective::Strict);
+    let api = Api::<K>::namespaced(client.clone(), &obj.namespace().unwrap_or_default());
+    call(
+        "apply",
+        describe(obj),
+        api.patch(&obj.name_any(), &pp, &Patch::Apply(obj)),
+    )
+    .await
+}
+
+/// Deletes exactly the object that was seen, by its UID; one that is gone already is no error.
+///
+/// # Errors
+/// [`Error`].
+pub async fn delete<K: Object>(client: &Client, obj: &K) -> Result<(), Error> {
+    let dp = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: obj.uid(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let api = Api::<K>::namespaced(client.clone(), &obj.namespace().unwrap_or_default());
+    match call("delete", describe(obj), api.delete(&obj.name_any(), &dp)).await {
+        Ok(_) => Ok(()),
+        Err(e) if e.is_not_found() => Ok(()),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,3 @@
+//! ACT: carries out what was decided, in order, each step with a deadline and safe to repeat; the first failure ends the pass.
+
+pub mod apply;

@@ -1,0 +1,41 @@
+//! What every controller is given.
+
+use crate::metrics::Metrics;
+use kube::{
+    Client,
+    runtime::events::{Recorder, Reporter},
+};
+use std::sync::Arc;
+
+/// What every controller is given. Nothing in it is needed for safety (rule O1).
+pub struct Context {
+    /// The API.
+    pub client: Client,
+    /// One recorder for the process: its cache folds repeats.
+    pub recorder: Recorder,
+    /// Counters and gauges.
+    pub metrics: Arc<Metrics>,
+    /// Namespaces that are watched; empty means all.
+    pub namespaces: Vec<String>,
+}
+
+impl Context {
+    /// `instance` is the Pod's name, shown as the source of events.
+    pub fn new(
+        client: Client,
+        instance: Option<String>,
+        metrics: Arc<Metrics>,
+        namespaces: Vec<String>,
+    ) -> Self {
+        let reporter = Reporter {
+            controller: "shardwright".into(),
+            instance,
+        };
+        Self {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            metrics,
+            namespaces,
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Wiring: what wakes each controller, and the four rooms in their order.
+
+pub mod backoff;
+pub mod context;
+
+pub use context::Context;

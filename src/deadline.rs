@@ -1,0 +1,29 @@
+//! Deadlines: every await on the API or on a server has one (rule O3).
+
+use std::time::Duration;
+
+/// For one call of the Kubernetes API.
+pub const API: Duration = Duration::from_secs(10);
+/// For a connection to a server, TLS and login included.
+pub const CONNECT: Duration = Duration::from_secs(5);
+/// For a statement that only reads state.
+pub const QUERY: Duration = Duration::from_secs(5);
+/// For a statement that changes a server (accounts, channels, read_only).
+pub const CHANGE: Duration = Duration::from_secs(15);
+/// For the DDL of one database.
+pub const DDL: Duration = Duration::from_secs(60);
+
+/// No answer within the time that was given.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+pub struct Elapsed(pub Duration);
+
+/// Waits for `future`, at most for `limit`.
+///
+/// # Errors
+/// [`Elapsed`] when the time is over; the future is dropped.
+pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
+    tokio::time::timeout(limit, future)
+        .await
+        .map_err(|_| Elapsed(limit))
+}

@@ -1,0 +1,85 @@
+# Shardwright. `make` or `make help` says what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# Built tools, cluster parts and images are kept here, outside the work tree.
+export SHARDWRIGHT_CACHE ?= $(HOME)/.cache/shardwright
+# Scenario by name: `make e2e ONLY=quickstart`.
+ONLY ?=
+# The fleet of `make demo`: quickstart or original.
+FLEET ?= quickstart
+
+##@ For everybody
+
+.PHONY: help
+help: ## Say what each target does
+	@awk 'BEGIN {FS = ":.*## "; printf "\nUsage: make \033[36m<target>\033[0m\n"} \
+	  /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## A Kubernetes cluster on this machine with a sharded MySQL fleet on it (FLEET=original: 8 pairs, 4,096 shards)
+	@FLEET=$(FLEET) hack/demo.sh
+
+.PHONY: demo-down
+demo-down: ## Take the demo down; nothing of it stays but the cache
+	@hack/demo.sh down
+
+.PHONY: test
+test: ## Everything: `check`, then the end-to-end scenarios on a real cluster
+	@hack/test.sh
+
+.PHONY: test-full
+test-full: ## As `test`, with the long scenarios
+	@hack/test.sh --full
+
+##@ While working
+
+.PHONY: check
+check: ## All that needs no cluster: format, lints, unit, property and snapshot tests, CRD, docs and chart checks
+	@hack/check.sh
+
+.PHONY: check-quick
+check-quick: ## The part of `check` that compiles nothing
+	@hack/check.sh --quick
+
+.PHONY: check-chart
+check-chart: ## Only the chart and kustomize checks
+	@hack/check-chart.sh
+
+.PHONY: e2e
+e2e: ## Only the end-to-end scenarios (ONLY=name for one)
+	@hack/test.sh --no-check $(if $(ONLY),--only $(ONLY))
+
+.PHONY: bench
+bench: ## Benchmarks on a cluster: prints a table, writes JSON
+	@hack/test.sh --bench
+
+.PHONY: generate
+generate: ## Write what is generated from the code: crds/ and its copies, docs/api.md
+	@hack/generate.sh
+
+.PHONY: fmt
+fmt: ## Format the code
+	@cargo fmt --all
+
+.PHONY: image
+image: ## The operator's image as a tar archive in target/ (IMAGE=name:tag)
+	@hack/image.sh
+
+.PHONY: advisories
+advisories: ## Look the dependencies up in the advisory database (needs the network)
+	@hack/tool.sh cargo-deny check advisories
+
+.PHONY: install-tools
+install-tools: ## Install the small tools that `check` uses (Debian packages and cargo-deny)
+	@hack/install-tools.sh
+
+.PHONY: clean
+clean: ## Remove what was built in the work tree (the cache stays: $(SHARDWRIGHT_CACHE))
+	@cargo clean
+	@rm -rf bench-results e2e-results

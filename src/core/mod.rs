@@ -5,3 +5,4 @@ pub mod gtid;
 pub mod note;
 mod runs;
 pub mod spans;
+pub mod tables;

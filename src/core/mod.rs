@@ -1,8 +1,13 @@
 //! The pure core: what is decided and computed, without a client, a clock or a runtime. `tests/purity.rs` holds it to that.
 
+pub mod canonical_json;
+pub mod credentials;
 pub mod databases;
 pub mod gtid;
+pub mod my_cnf;
 pub mod note;
+pub mod quantity;
 mod runs;
 pub mod spans;
+pub mod spec_hash;
 pub mod tables;

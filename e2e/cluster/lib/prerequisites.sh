@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# What the machine must have: root, Go, and Debian packages, which are installed when they are missing.
+
+# The command that shows that a package is there, and the package.
+PREREQUISITES=(
+    unshare:util-linux nsenter:util-linux ip:iproute2 nft:nftables conntrack:conntrack runc:runc openssl:openssl
+    curl:curl mkfs.ext4:e2fsprogs mmdebstrap:mmdebstrap zstd:zstd sysctl:procps flock:util-linux find:findutils
+)
+
+# prerequisites checks everything before anything is begun. A fresh machine has no package lists, hence the update;
+# one list that cannot be had is no reason to give up when the package is in another.
+prerequisites() {
+    [ "$(uname -s)" = Linux ] || die "needs Linux"
+    [ "$(id -u)" = 0 ] || die "needs root: it makes namespaces, mounts and control groups"
+    local pair missing=()
+    for pair in "${PREREQUISITES[@]}"; do
+        command -v "${pair%%:*}" > /dev/null || missing+=("${pair#*:}")
+    done
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
+    if [ ${#missing[@]} -gt 0 ]; then
+        command -v apt-get > /dev/null || die "missing, and no apt-get to install them: ${missing[*]}"
+        say "installing ${missing[*]}"
+        apt-get update -q > /dev/null 2>&1 || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" > /dev/null ||
+            die "cannot install ${missing[*]}"
+    fi
+    check_go
+}
+
+# check_go: only the build needs Go, but without it no cache key can be had either.
+check_go() {
+    command -v go > /dev/null || die "needs Go 1.26 or newer on PATH (https://go.dev/dl)"
+    local version
+    version=$(GOTOOLCHAIN=local go env GOVERSION)
+    version=${version#go}
+    [ "$(printf '1.26\n%s\n' "${version%%-*}" | sort -V | head -n 1)" = 1.26 ] ||
+        die "needs Go 1.26 or newer, found $version"
+}

@@ -1,0 +1,3 @@
+module shardwright.test/cluster/pause
+
+go 1.26.0

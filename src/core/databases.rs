@@ -1,5 +1,6 @@
 //! Names of the shards' databases.
 
+use super::shard_map::Databases;
 use crate::api::shard_cluster::Shards;
 
 /// How the databases of one cluster are called: `<prefix><number, filled with zeros to digits>`.
@@ -16,6 +17,16 @@ impl From<&Shards> for Naming {
             prefix: s.database_prefix.clone(),
             digits: usize::try_from(s.digits).unwrap_or(0),
             total: s.total,
+        }
+    }
+}
+
+impl From<&Databases> for Naming {
+    fn from(d: &Databases) -> Self {
+        Self {
+            prefix: d.prefix.clone(),
+            digits: usize::try_from(d.digits).unwrap_or(0),
+            total: d.total,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The pure core: what is decided and computed, without a client, a clock or a runtime. `tests/purity.rs` holds it to that.
 
 pub mod canonical_json;
+pub mod claims;
 pub mod credentials;
 pub mod databases;
 pub mod gtid;
@@ -8,6 +9,7 @@ pub mod id;
 pub mod key_hash;
 pub mod my_cnf;
 pub mod note;
+pub mod placement;
 pub mod quantity;
 mod runs;
 pub mod shard_map;

@@ -13,6 +13,8 @@ pub mod shard_range;
 
 #[cfg(test)]
 mod cel_tests;
+#[cfg(test)]
+mod samples_tests;
 
 pub use mysql_pair::{MySQLPair, MySQLPairSpec, MySQLPairStatus};
 pub use placement::{PlacedSpan, Placement, ShardSpan, SpanState};

@@ -17,9 +17,9 @@ FLEET ?= quickstart
 
 .PHONY: help
 help: ## Say what each target does
-	@awk 'BEGIN {FS = ":.*## "; printf "\nUsage: make \033[36m<target>\033[0m\n"} \
-	  /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
-	  /^[a-zA-Z0-9_-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "; print "Usage: make TARGET"} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## A Kubernetes cluster on this machine with a sharded MySQL fleet on it (FLEET=original: 8 pairs, 4,096 shards)
@@ -80,6 +80,6 @@ install-tools: ## Install the small tools that `check` uses (Debian packages and
 	@hack/install-tools.sh
 
 .PHONY: clean
-clean: ## Remove what was built in the work tree (the cache stays: $(SHARDWRIGHT_CACHE))
+clean: ## Remove what was built in the work tree; the cache stays
 	@cargo clean
 	@rm -rf bench-results e2e-results

@@ -4,10 +4,12 @@
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export SHARDWRIGHT_CACHE=${SHARDWRIGHT_CACHE:-$HOME/.cache/shardwright}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$ROOT/target}
-CLUSTER=$ROOT/e2e/cluster/cluster
+# The test bed: a Kubernetes cluster on this machine.
+# shellcheck disable=SC2034
+BED=$ROOT/e2e/cluster/cluster
 cd "$ROOT" || exit 1
 
-if [ -t 2 ]; then BOLD=$'\e[1m' RED=$'\e[31m' DIM=$'\e[2m' OFF=$'\e[0m'; else BOLD='' RED='' DIM='' OFF=''; fi
+if [ -t 2 ]; then BOLD=$'\e[1m' RED=$'\e[31m' OFF=$'\e[0m'; else BOLD='' RED='' OFF=''; fi
 say() { printf '%s\n' "$BOLD==> $*$OFF" >&2; }
 note() { printf '%s\n' "    $*" >&2; }
 die() {
@@ -15,12 +17,13 @@ die() {
   exit 1
 }
 
-# Scripts that call each other write their steps into one list; the outermost one prints it.
-if [ -z "${SHARDWRIGHT_TIMES:-}" ]; then
+# times_begin: scripts that call each other write their steps into one list; the outermost one prints it at its end.
+times_begin() {
+  [ -z "${SHARDWRIGHT_TIMES:-}" ] || return 0
   SHARDWRIGHT_TIMES=$(mktemp)
   export SHARDWRIGHT_TIMES
   trap 'print_times; rm -f "$SHARDWRIGHT_TIMES"' EXIT
-fi
+}
 
 # step NAME COMMAND…: runs the command (also a function, under set -e), times it, stops at a failure.
 step() {

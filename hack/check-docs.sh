@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Every condition reason and event of the code stands in docs/conditions-and-events.md, and none that is not in the code;
+# every metric stands in docs/metrics.md; links between the documents lead somewhere.
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+exec /usr/bin/python3 hack/check_docs.py

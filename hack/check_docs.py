@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""The documents against the code: condition reasons, event reasons, metrics, and links between documents."""
+
+import pathlib
+import re
+import sys
+
+PROBLEMS = []
+# CamelCase words in the code that are no reasons: kinds and fields of Kubernetes and of MySQL.
+NO_REASONS = {
+    "ShardCluster", "ShardRange", "MySQLPair", "StatefulSet", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget",
+    "EndpointSlice", "PersistentVolumeClaim", "OnDelete", "RuntimeDefault", "OrderedReady", "Parallel", "ReadWriteOnce",
+    "ClusterIP", "DoNotSchedule", "IfNotPresent", "KeyHash",
+}  # fmt: skip
+ROOMS = ["core", "observe", "act", "report", "controllers", "resources"]
+# Where a word of one hump is a reason as well.
+CONTEXT = re.compile(
+    r'reason: "(?P<a>[A-Z][A-Za-z]+)"'
+    r'|Note::(?:normal|warning)\(\s*"(?P<b>[A-Z][A-Za-z]+)"'
+    r'|Said::(?:yes|no)\(\s*[\w:]+,\s*"(?P<c>[A-Z][A-Za-z]+)"'
+    r'|pub const [A-Z_]+: &str = "(?P<d>[A-Z][A-Za-z]+)"'
+    r'|Self::\w+(?: \{ \.\. \})? => "(?P<e>[A-Z][A-Za-z]+)"'
+)
+CAMEL = re.compile(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"')
+
+
+def expect(true, what):
+    if not true:
+        PROBLEMS.append(what)
+
+
+def code(path):
+    """A source file without its tests and comments."""
+    text = path.read_text().split("#[cfg(test)]\nmod tests")[0]
+    return re.sub(r"^\s*//.*$", "", text, flags=re.M)
+
+
+def sources():
+    for room in ROOMS:
+        for path in sorted(pathlib.Path("src", room).rglob("*.rs")):
+            if "tests" not in path.stem and "tests" not in path.parts:
+                yield path
+
+
+def reasons():
+    found = {}
+    for path in sources():
+        text = code(path)
+        words = {w for m in CONTEXT.finditer(text) for w in m.groups() if w} if "reason" in text.lower() else set()
+        words |= set(CAMEL.findall(text))
+        for word in words - NO_REASONS:
+            found.setdefault(word, path)
+    return found
+
+
+def documented(path):
+    """The first cell of each table row, when it is one word in back-quotes."""
+    return set(re.findall(r"^\| `(\w+)` \|", path.read_text(), flags=re.M))
+
+
+def anchors(path):
+    for line in path.read_text().splitlines():
+        if m := re.match(r"#+ (.*)", line):
+            yield re.sub(r"[^\w\- ]", "", m[1].strip().lower()).replace(" ", "-")
+
+
+def links(path):
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        to = (path.parent / file).resolve() if file else path
+        expect(to.exists(), f"{path}: link to {target}: no such file")
+        if anchor and to.suffix == ".md" and to.exists():
+            expect(anchor in anchors(to), f"{path}: link to {target}: no such heading")
+
+
+def main():
+    page = pathlib.Path("docs/conditions-and-events.md")
+    said, known = reasons(), documented(page)
+    for word, path in sorted(said.items()):
+        expect(word in known, f"{page}: {word} (of {path}) is missing")
+    for word in sorted(known - said.keys() - {"Ready", "Reconciling", "Stalled", "Accepted", "ShardsCovered"}):
+        expect(False, f"{page}: {word} is not in the code")
+
+    page = pathlib.Path("docs/metrics.md")
+    names = set(re.findall(r'register(?:_with_unit)?\(\s*"(\w+)"', pathlib.Path("src/metrics.rs").read_text()))
+    for name in sorted(names):
+        expect(f"shardwright_{name}" in page.read_text(), f"{page}: shardwright_{name} is missing")
+
+    pages = [p for p in pathlib.Path().rglob("*.md") if not {"target", "node_modules"} & set(p.parts)]
+    for p in pages:
+        links(p)
+
+    for problem in PROBLEMS:
+        print(f"error: {problem}", file=sys.stderr)
+    print(f"{len(said)} reasons, {len(names)} metrics, {len(pages)} pages, {len(PROBLEMS)} problems")
+    return 1 if PROBLEMS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# demo.sh [down]: a cluster on this machine with the operator and a fleet on it. FLEET=quickstart or original.
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=hack/bed.sh
+source "$ROOT/hack/bed.sh"
+export CLUSTER=${CLUSTER:-demo}
+
+if [ "${1:-}" = down ]; then
+  exec "$BED" down
+fi
+
+case ${FLEET:-quickstart} in
+  quickstart) fleet=main sample=(-f config/samples/quickstart.yaml) patience=600 ;;
+  original) fleet=original sample=(-k config/samples/original-2015) patience=1800 ;;
+  *) die "FLEET=$FLEET: quickstart or original" ;;
+esac
+kubectl() { "$BED" kubectl "$@"; }
+
+install() {
+  "$BED" helm upgrade --install shardwright charts/shardwright --namespace shardwright-system --create-namespace \
+    --set image.repository=shardwright/shardwright --set image.tag=dev --wait --timeout 3m >/dev/null
+  kubectl label namespace shardwright-system --overwrite pod-security.kubernetes.io/enforce=restricted >/dev/null
+  kubectl -n shardwright-system get deployment shardwright
+}
+
+field() { kubectl get "shardcluster/$fleet" -o "jsonpath=$1" 2>/dev/null || true; }
+
+# Says what has changed since the last look, until the fleet is ready.
+wait_ready() {
+  local began=$SECONDS now last=''
+  kubectl apply "${sample[@]}"
+  while :; do
+    now="$(field '{.status.pairsReady}') pairs ready, $(field '{.status.openShards}') shards open: "
+    now+=$(field '{.status.conditions[?(@.type=="Ready")].reason}')
+    [ "$now" = "$last" ] || printf '    %3d s  %s\n' $((SECONDS - began)) "$now"
+    last=$now
+    [ "$(field '{.status.conditions[?(@.type=="Ready")].status}')" != True ] || break
+    if [ $((SECONDS - began)) -gt $patience ]; then
+      kubectl get pods,shardclusters,mysqlpairs,shardranges -o wide
+      kubectl events | tail -n 30
+      die "the fleet is not ready after $patience s"
+    fi
+    sleep 1
+  done
+}
+
+hack/prerequisites.sh
+times_begin
+bed_ready demo
+step "install the operator" install
+step "apply the fleet and wait" wait_ready
+say "What there is now"
+kubectl get shardclusters,mysqlpairs,shardranges
+say "The shard map, as a script reads it"
+kubectl get configmap "$fleet-shard-map" -o 'jsonpath={.data.ranges\.json}'
+echo
+step "an application writes an object through the map and reads it back" \
+  env SHARDWRIGHT_E2E_LOCAL=true "$BED" exec "$CARGO_TARGET_DIR/release/e2e" demo-write --cluster "$fleet"
+
+cat >&2 <<TEXT
+
+${BOLD}Look around${OFF} (the cluster lies in a network of its own, so kubectl goes through a script)
+    export CLUSTER=$CLUSTER
+    alias k=$BED\ kubectl
+    k get pods -o wide
+    k describe shardcluster $fleet
+    k get mysqlpair $fleet-p0 -o yaml
+    k delete pod $fleet-p0-0          # and watch it come back: k get mysqlpairs -w
+    k get configmap $fleet-shard-map -o yaml
+${BOLD}Take it down${OFF}
+    make demo-down
+
+TEXT

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# test.sh [--no-check] [--full] [--bench] [--only NAME]
+# All checks, then the end-to-end scenarios (or the benchmarks) on a real cluster. With KUBECONFIG set, on that cluster;
+# else on one that is made on this machine and taken down again (KEEP=1 leaves it up).
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=hack/bed.sh
+source "$ROOT/hack/bed.sh"
+
+check=1
+command=run
+arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --no-check) check='' ;;
+    --full) arguments+=(--full) ;;
+    --only) arguments+=(--only "${2:?which scenario}") && shift ;;
+    --bench) command=bench && check='' ;;
+    *) die "unknown argument: $1" ;;
+  esac
+  shift
+done
+
+given=${KUBECONFIG:-}
+[ -n "$given" ] || hack/prerequisites.sh
+times_begin
+[ -z "$check" ] || hack/check.sh
+
+mkdir -p e2e-results
+[ "$command" != run ] || arguments+=(--junit e2e-results/junit.xml)
+e2e=$CARGO_TARGET_DIR/release/e2e
+if [ -n "$given" ]; then
+  note "the cluster of KUBECONFIG=$given is used; scenarios that kill nodes are skipped by name"
+  step "build the end-to-end tests" cargo build --release --locked --package shardwright-e2e --bin e2e
+  step "end-to-end: $command" "$e2e" "$command" "${arguments[@]}"
+  exit
+fi
+
+bed_ready e2e
+export SHARDWRIGHT_E2E_LOCAL=true
+# A failure leaves the cluster as it is, to be looked at; not in CI, where nobody will.
+[ -z "${CI:-}" ] || trap '"$BED" down || true; print_times' EXIT
+if ! (step "end-to-end: $command" "$BED" exec "$e2e" "$command" "${arguments[@]}"); then
+  note "the cluster is still there: CLUSTER=$CLUSTER e2e/cluster/cluster kubectl get pods -A"
+  note "take it down: CLUSTER=$CLUSTER e2e/cluster/cluster down"
+  exit 1
+fi
+[ -n "${KEEP:-}" ] || step "cluster down" "$BED" down

@@ -15,5 +15,6 @@ pub mod maps;
 pub mod metrics;
 pub mod mysql;
 pub mod report;
+pub mod resources;
 pub mod shutdown;
 pub mod telemetry;

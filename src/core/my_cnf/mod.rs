@@ -46,15 +46,6 @@ pub enum Problem {
         /// Completes "owned by the operator: ".
         why: &'static str,
     },
-    /// The key is the beginning of an owned one.
-    Abbreviation {
-        /// As written.
-        key: String,
-        /// The owned key.
-        of: &'static str,
-        /// Completes "owned by the operator: ".
-        why: &'static str,
-    },
     /// A section other than `[mysqld]`.
     Section(String),
     /// `!include` or `!includedir`.
@@ -88,10 +79,6 @@ impl fmt::Display for LineError {
             Problem::Owned { key, why } => {
                 write!(f, "`{key}` is owned by the operator: {why}; remove the line")
             }
-            Problem::Abbreviation { key, of, why } => write!(
-                f,
-                "`{key}` is short for `{of}`, which is owned by the operator: {why}; remove the line"
-            ),
             Problem::Section(s) => write!(
                 f,
                 "section `{s}` is not possible; only keys of [mysqld] are, remove the header and the keys of other programs"
@@ -224,13 +211,6 @@ fn parse_line(raw: &str) -> Result<Option<Line>, Problem> {
     if let Some(o) = owned::owner_of(&name) {
         return Err(Problem::Owned {
             key: shorten(key),
-            why: o.why,
-        });
-    }
-    if let Some((of, o)) = owned::abbreviates(&name) {
-        return Err(Problem::Abbreviation {
-            key: shorten(key),
-            of,
             why: o.why,
         });
     }

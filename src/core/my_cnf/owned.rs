@@ -316,14 +316,3 @@ pub fn owner_of(canonical: &str) -> Option<&'static Owned> {
     };
     owns(canonical).or_else(|| canonical.strip_prefix("maximum_").and_then(owns))
 }
-
-/// The owned key that `canonical` abbreviates, if it does: mysqld takes any unambiguous beginning of a name.
-pub fn abbreviates(canonical: &str) -> Option<(&'static str, &'static Owned)> {
-    OWNED.iter().find_map(|o| {
-        let longer = o.keys.iter().chain(o.writes.iter().map(|(k, _)| k));
-        longer
-            .map(|k| k.trim_end_matches('*'))
-            .find(|k| k.len() > canonical.len() && k.starts_with(canonical))
-            .map(|k| (k, o))
-    })
-}

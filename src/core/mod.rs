@@ -9,6 +9,7 @@ pub mod id;
 pub mod key_hash;
 pub mod my_cnf;
 pub mod note;
+pub mod pair;
 pub mod placement;
 pub mod quantity;
 mod runs;

@@ -1,5 +1,12 @@
 //! Everything that is asked of a MySQL server: connections, and every statement that the operator sends.
 
+pub mod accounts;
+pub mod clone;
 pub mod conn;
+pub mod fence;
+pub mod replication;
+pub mod session;
+pub mod state;
 
 pub use conn::{Access, Error, connect};
+pub use session::Session;

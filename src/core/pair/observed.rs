@@ -1,0 +1,380 @@
+//! What was seen of a pair: plain data, no handle, no clock. What could not be seen is a value, not an error.
+
+use crate::{
+    api::names,
+    core::{credentials, gtid::GtidSet, spans::SpanSet},
+};
+use k8s_openapi::jiff::Timestamp;
+
+/// A place in the pair: 0 is A (`<pair>-0`), 1 is B (`<pair>-1`).
+pub type Ordinal = usize;
+
+/// The other place.
+pub fn other(ordinal: Ordinal) -> Ordinal {
+    1 - ordinal.min(1)
+}
+
+/// The decision on record (rule P2): what `MySQLPair.status` says of who may be open.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// The one server that may be opened.
+    pub active: Ordinal,
+    /// Rises by one with each change of the others.
+    pub epoch: i64,
+    /// `server_uuid` of each member that has everything, by place.
+    pub in_sync: [Option<String>; 2],
+}
+
+impl Record {
+    /// The place that follows.
+    pub fn passive(&self) -> Ordinal {
+        other(self.active)
+    }
+    /// The member at `place`, if it is one.
+    pub fn member(&self, place: Ordinal) -> Option<&str> {
+        self.in_sync.get(place).and_then(Option::as_deref)
+    }
+    /// Number of members.
+    pub fn members(&self) -> usize {
+        self.in_sync.iter().flatten().count()
+    }
+}
+
+/// Everything that a pass saw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// Namespace of the pair.
+    pub namespace: String,
+    /// Name of the pair.
+    pub pair: String,
+    /// Whether the finalizer is on it.
+    pub finalizer: bool,
+    /// Set when the pair is being deleted.
+    pub deletion: Option<Deletion>,
+    /// `spec.reconciliation: Paused`.
+    pub paused: bool,
+    /// What the servers should be made of.
+    pub desired: Desired,
+    /// The record; `None` before the first one.
+    pub record: Option<Record>,
+    /// The last epoch, also when there is no record.
+    pub epoch: i64,
+    /// The place that an earlier status or the published map calls active: decides between equals, nothing else.
+    pub hint: Option<Ordinal>,
+    /// What the accounts on the active server should carry as their mark; `None` without credentials.
+    pub account_mark: Option<String>,
+    /// When the pair's credentials were made: a server that was started earlier may have others.
+    pub credentials_since: Option<Timestamp>,
+    /// Since when the passive server has not been following, as far as this process has seen.
+    pub adrift_since: Option<Timestamp>,
+    /// The two places.
+    pub sides: [Side; 2],
+    /// What the status said before.
+    pub before: Before,
+}
+
+/// A pair that is being deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Deletion {
+    /// The record of a live ShardCluster in a namespace that stays names this pair.
+    pub holds_shards: bool,
+}
+
+/// What the servers should be made of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Desired {
+    /// As the template and the overrides say.
+    Spec {
+        /// Hash of what the user specified; a Pod with another one is replaced.
+        hash: String,
+    },
+    /// The ShardCluster is not there: everything is kept as it is.
+    ClusterMissing {
+        /// Its name.
+        cluster: String,
+    },
+    /// The specification cannot be carried out: everything is kept as it is.
+    Refused {
+        /// Reason of the condition.
+        reason: &'static str,
+        /// What to change.
+        message: String,
+    },
+}
+
+/// What the status said before this pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Before {
+    /// `Ready` was `True`.
+    pub ready: bool,
+    /// Reason of `Ready`.
+    pub reason: Option<String>,
+    /// Reason of `Stalled`, when it was `True`.
+    pub stalled: Option<String>,
+    /// State of each server.
+    pub states: [Option<String>; 2],
+    /// UUID and version of each server when it was last reached.
+    pub known: [Option<(String, String)>; 2],
+}
+
+/// One place of the pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Side {
+    /// Its Pod.
+    pub pod: Option<PodState>,
+    /// Its claim.
+    pub volume: Volume,
+    /// Its server.
+    pub server: Server,
+}
+
+impl Side {
+    /// The server, when it answered.
+    pub fn up(&self) -> Option<&ServerState> {
+        match &self.server {
+            Server::Up(s) => Some(s),
+            _ => None,
+        }
+    }
+}
+
+/// A Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an aspect of its own that the kubelet reports"
+)]
+pub struct PodState {
+    /// Its UID.
+    pub uid: String,
+    /// Its address.
+    pub ip: Option<String>,
+    /// Its readiness, as the kubelet sees it.
+    pub ready: bool,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Hash of the specification that it was made of.
+    pub spec_hash: Option<String>,
+    /// mysqld has run in it at least once.
+    pub ran: bool,
+    /// mysqld runs in it now.
+    pub running: bool,
+    /// What keeps it from running.
+    pub trouble: Option<Trouble>,
+}
+
+/// What keeps a Pod from running.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Trouble {
+    /// In general.
+    pub kind: TroubleKind,
+    /// In the words of the kubelet or the scheduler.
+    pub message: String,
+}
+
+/// What keeps a Pod from running, in general.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TroubleKind {
+    /// The image cannot be had.
+    Image,
+    /// The container cannot be made, or ends again and again.
+    Start,
+    /// No node takes it.
+    Unschedulable,
+    /// Its volume is not there.
+    Volume,
+}
+
+impl TroubleKind {
+    /// Reason of the condition.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Image => super::reasons::IMAGE_PULL_FAILED,
+            Self::Start => super::reasons::SERVER_NOT_STARTING,
+            Self::Unschedulable => super::reasons::UNSCHEDULABLE,
+            Self::Volume => super::reasons::VOLUME_NOT_BOUND,
+        }
+    }
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Volume {
+    /// There is none.
+    Missing,
+    /// It waits for a volume.
+    Pending,
+    /// It has one.
+    Bound,
+    /// Its volume is gone.
+    Lost,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Server {
+    /// There is no address to ask at.
+    Absent,
+    /// No answer. It proves nothing.
+    Unreachable(String),
+    /// It runs with other credentials.
+    AccessDenied(String),
+    /// It answered.
+    Up(Box<ServerState>),
+}
+
+/// What a server answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerState {
+    /// `server_uuid`: another one after a volume was emptied.
+    pub uuid: String,
+    /// `version`.
+    pub version: String,
+    /// When mysqld was started, in seconds since 1970 by its own clock.
+    pub started: i64,
+    /// `read_only`.
+    pub read_only: bool,
+    /// `super_read_only`.
+    pub super_read_only: bool,
+    /// `gtid_executed`, first reading.
+    pub executed: GtidSet,
+    /// `gtid_executed` once more, after the first reading of *both* servers: what one had at first is compared with what the
+    /// other has later, so that traffic between the readings makes nobody look ahead or behind.
+    pub executed_later: GtidSet,
+    /// `gtid_purged`: what it can no longer send.
+    pub purged: GtidSet,
+    /// The channel without a name.
+    pub channel: Option<Channel>,
+    /// Marks of our accounts, `None` for one that is not there: replication, clone, application.
+    pub account_marks: [Option<String>; 3],
+    /// Whether the clone plugin is active.
+    pub can_clone: bool,
+    /// Shards whose databases it has.
+    pub shards: SpanSet,
+    /// Databases that are none of MySQL's own.
+    pub databases: usize,
+    /// The last CLONE into it.
+    pub clone: Option<CloneRun>,
+}
+
+impl ServerState {
+    /// Takes writes of those who have no privilege to pass `read_only`.
+    pub fn writable(&self) -> bool {
+        !self.read_only
+    }
+    /// Nothing of anyone's is on it.
+    pub fn blank(&self) -> bool {
+        self.databases == 0
+    }
+    /// All accounts are there with this mark.
+    pub fn has_accounts(&self, mark: &str) -> bool {
+        self.account_marks.iter().all(|m| m.as_deref() == Some(mark))
+    }
+}
+
+/// A replication channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// `SOURCE_HOST`.
+    pub host: String,
+    /// `SOURCE_PORT`.
+    pub port: u16,
+    /// `SOURCE_USER`.
+    pub user: String,
+    /// `SOURCE_AUTO_POSITION`.
+    pub auto_position: bool,
+    /// Over TLS, with the source's certificate verified.
+    pub verified_tls: bool,
+    /// State of the receiver thread.
+    pub receiver: Receiver,
+    /// Number and text of its last error, since it was started.
+    pub receiver_error: Option<(u32, String)>,
+    /// Whether the applier runs.
+    pub applier: bool,
+    /// Number and text of its last error, since it was started.
+    pub applier_error: Option<(u32, String)>,
+}
+
+impl Channel {
+    /// Whether it is configured as [`crate::mysql`] would do it for a source at `host`.
+    pub fn leads_to(&self, host: &str) -> bool {
+        self.host == host
+            && self.port == names::MYSQL_PORT
+            && self.user == credentials::REPLICATION_USER
+            && self.auto_position
+            && self.verified_tls
+    }
+    /// Both threads run.
+    pub fn runs(&self) -> bool {
+        self.receiver == Receiver::On && self.applier
+    }
+    /// Neither thread runs.
+    pub fn stopped(&self) -> bool {
+        self.receiver == Receiver::Off && !self.applier
+    }
+}
+
+/// State of a receiver thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Receiver {
+    /// Not running.
+    Off,
+    /// Trying to reach its source.
+    Connecting,
+    /// Receiving.
+    On,
+}
+
+/// A CLONE into a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloneRun {
+    /// How far it is.
+    pub stage: CloneStage,
+    /// Error number and text, when it failed.
+    pub error: Option<(u32, String)>,
+    /// Seconds since it ended, by the server's clock; `None` while it runs.
+    pub ended_ago: Option<i64>,
+}
+
+/// How far a CLONE is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloneStage {
+    /// It runs.
+    Running,
+    /// It ended well.
+    Completed,
+    /// It ended otherwise: also when the server was restarted in the middle of it.
+    Failed,
+}
+
+impl Observed {
+    /// Pod of a place.
+    pub fn pod_name(&self, place: Ordinal) -> String {
+        names::pod(&self.pair, place)
+    }
+    /// DNS name of a place.
+    pub fn host(&self, place: Ordinal) -> String {
+        names::host(&self.namespace, &self.pair, place)
+    }
+    /// A place.
+    pub fn side(&self, place: Ordinal) -> &Side {
+        let [a, b] = &self.sides;
+        if place == 0 { a } else { b }
+    }
+    /// The hash that Pods should have, when it is known.
+    pub fn desired_hash(&self) -> Option<&str> {
+        match &self.desired {
+            Desired::Spec { hash } => Some(hash),
+            _ => None,
+        }
+    }
+    /// Whether the Pod at `place` was made of another specification.
+    pub fn outdated(&self, place: Ordinal) -> bool {
+        match (&self.side(place).pod, self.desired_hash()) {
+            (Some(p), Some(hash)) => p.spec_hash.as_deref() != Some(hash),
+            _ => false,
+        }
+    }
+}

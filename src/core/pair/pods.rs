@@ -1,0 +1,151 @@
+//! Pods and claims as the API has them, in our own words.
+
+use super::observed::{PodState, Trouble, TroubleKind, Volume};
+use crate::api::names;
+use k8s_openapi::{
+    api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod},
+    jiff::Timestamp,
+};
+
+/// The container that mysqld runs in.
+const SERVER: &str = "mysqld";
+/// The status with which mysqld ends when it wants to be started anew, after a CLONE for instance.
+const RESTART_STATUS: i32 = 16;
+/// A container that ended this often is in trouble; once or twice may be chance.
+const RESTARTS: i32 = 3;
+
+/// A server that runs for longer than this after it ended again and again counts as started, seconds.
+const STEADY: i64 = 30;
+
+/// What a Pod says of itself.
+pub fn pod_state(pod: &Pod, now: Timestamp) -> PodState {
+    let status = pod.status.as_ref();
+    let containers = status
+        .and_then(|s| s.container_statuses.as_deref())
+        .unwrap_or_default();
+    let server = containers.iter().find(|c| c.name == SERVER);
+    let state = server.and_then(|c| c.state.as_ref());
+    let running = state.is_some_and(|s| s.running.is_some());
+    let ready = status
+        .and_then(|s| s.conditions.as_deref())
+        .unwrap_or_default()
+        .iter()
+        .any(|c| c.type_ == "Ready" && c.status == "True");
+    PodState {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        ip: status.and_then(|s| s.pod_ip.clone()).filter(|ip| !ip.is_empty()),
+        ready,
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        created: pod
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+        spec_hash: pod
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|a| a.get(names::SPEC_HASH_ANNOTATION).cloned()),
+        ran: server.is_some_and(|c| {
+            c.restart_count > 0
+                || running
+                || state.is_some_and(|s| s.terminated.is_some())
+                || c.last_state.as_ref().is_some_and(|s| s.terminated.is_some())
+        }),
+        running,
+        trouble: trouble(pod, now),
+    }
+}
+
+fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
+    let status = pod.status.as_ref()?;
+    let unscheduled = status.conditions.iter().flatten().find(|c| {
+        c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(c) = unscheduled {
+        let message = c.message.clone().unwrap_or_default();
+        let lower = message.to_ascii_lowercase();
+        // The scheduler has one reason for both; what it lacks is in its words only.
+        let volume = ["persistentvolume", "persistent volume", "storageclass"]
+            .iter()
+            .any(|w| lower.contains(w));
+        let kind = if volume {
+            TroubleKind::Volume
+        } else {
+            TroubleKind::Unschedulable
+        };
+        return Some(Trouble { kind, message });
+    }
+    let init = status.init_container_statuses.iter().flatten();
+    let main = status.container_statuses.iter().flatten();
+    init.chain(main)
+        .find_map(|c| waits(c).or_else(|| ends_again_and_again(c, now)))
+}
+
+fn waits(c: &ContainerStatus) -> Option<Trouble> {
+    let waiting = c.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    let kind = match reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "ImageInspectError"
+        | "RegistryUnavailable" => TroubleKind::Image,
+        "CreateContainerError" | "CreateContainerConfigError" | "RunContainerError" | "StartError" => {
+            TroubleKind::Start
+        }
+        _ => return None,
+    };
+    let said = waiting.message.as_deref().unwrap_or("no message");
+    Some(Trouble {
+        kind,
+        message: format!("container {}: {reason}: {said}", c.name),
+    })
+}
+
+/// Between two ends such a container waits, or runs for a moment: that is no cure.
+fn ends_again_and_again(c: &ContainerStatus, now: Timestamp) -> Option<Trouble> {
+    let state = c.state.as_ref()?;
+    let ended = state
+        .terminated
+        .as_ref()
+        .or_else(|| c.last_state.as_ref()?.terminated.as_ref())?;
+    let steady = state
+        .running
+        .as_ref()
+        .and_then(|r| r.started_at.as_ref())
+        .is_some_and(|t| now.duration_since(t.0).as_secs() >= STEADY);
+    if c.restart_count < RESTARTS || c.ready || steady || [0, RESTART_STATUS].contains(&ended.exit_code) {
+        return None;
+    }
+    let said = ended.message.as_deref().unwrap_or_default().trim();
+    let said = if said.is_empty() {
+        ended.reason.as_deref().unwrap_or_default()
+    } else {
+        said
+    };
+    Some(Trouble {
+        kind: TroubleKind::Start,
+        message: format!(
+            "container {} ends again and again, last with status {}: {said}",
+            c.name, ended.exit_code
+        ),
+    })
+}
+
+/// What a claim says of itself.
+pub fn volume(claim: Option<&PersistentVolumeClaim>) -> Volume {
+    let phase = claim.map(|c| {
+        c.status
+            .as_ref()
+            .and_then(|s| s.phase.as_deref())
+            .unwrap_or("Pending")
+    });
+    match phase {
+        None => Volume::Missing,
+        Some("Bound") => Volume::Bound,
+        Some("Lost") => Volume::Lost,
+        Some(_) => Volume::Pending,
+    }
+}

@@ -1,0 +1,68 @@
+//! Which Pod is deleted next, so that its StatefulSet makes it anew: for a changed specification, or because its server knows
+//! other passwords than the Secrets do. The passive side first, one at a time.
+
+use super::{
+    decide::Action,
+    observed::{Observed, Ordinal, PodState, Server, TroubleKind, other},
+    state::State,
+};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// A server that refuses the operator although its Pod is younger than the Secret is restarted this often at most.
+const RESTART_EVERY: SignedDuration = SignedDuration::from_secs(120);
+
+/// The next Pod to delete, if any.
+pub fn next(o: &Observed, state: &State, now: Timestamp) -> Option<Action> {
+    if o.sides.iter().any(|s| s.pod.as_ref().is_some_and(|p| p.deleting)) {
+        return None;
+    }
+    let active = o.record.as_ref().map_or(0, |r| r.active);
+    let order = [other(active), active];
+    order
+        .into_iter()
+        .find(|i| o.outdated(*i) && o.side(*i).pod.as_ref().is_some_and(never_got_up))
+        .or_else(|| healthy_roll(o, state, order))
+        .or_else(|| order.into_iter().find(|i| locked_out(o, *i, active, now)))
+        .and_then(|place| {
+            let uid = o.side(place).pod.as_ref()?.uid.clone();
+            Some(Action::DeletePod { place, uid })
+        })
+}
+
+/// It does not run and will not by itself: deleting it takes nothing away.
+fn never_got_up(p: &PodState) -> bool {
+    !p.running
+        && (!p.ran
+            || p.trouble
+                .as_ref()
+                .is_some_and(|t| matches!(t.kind, TroubleKind::Image | TroubleKind::Start)))
+}
+
+/// Of two healthy servers the one whose specification is an old one.
+fn healthy_roll(o: &Observed, state: &State, order: [Ordinal; 2]) -> Option<Ordinal> {
+    let ready = |i: Ordinal| o.side(i).pod.as_ref().is_some_and(|p| p.ready);
+    (*state == State::Healthy && ready(0) && ready(1))
+        .then(|| order.into_iter().find(|i| o.outdated(*i)))
+        .flatten()
+}
+
+/// Its server knows other passwords, or shows a certificate of another authority, than the Secrets say; it takes those over
+/// when it starts. The active one only once the other one has.
+fn locked_out(o: &Observed, place: Ordinal, active: Ordinal, now: Timestamp) -> bool {
+    let side = o.side(place);
+    let (Server::AccessDenied(_), Some(pod)) = (&side.server, &side.pod) else {
+        return false;
+    };
+    let older = o.credentials_since.is_some_and(|t| pod.created < t);
+    (older || now.duration_since(pod.created) > RESTART_EVERY)
+        && (place != active || o.side(other(place)).up().is_some())
+}
+
+/// Why a Pod is deleted, for people.
+pub fn why(o: &Observed, place: Ordinal) -> &'static str {
+    match (&o.side(place).server, o.outdated(place)) {
+        (_, true) => "replaced, its specification changed",
+        (Server::AccessDenied(_), _) => "restarted, its server knows other passwords than the Secrets",
+        _ => "replaced",
+    }
+}

@@ -1,0 +1,316 @@
+//! What is said of a pair as a whole, and of each server in one word.
+
+use super::{
+    decide::Action,
+    observed::{CloneStage, Desired, Observed, Ordinal, PodState, Receiver, Server, Trouble, TroubleKind},
+    reasons,
+    state::{Circle, Rebuild, State},
+};
+use crate::api::conditions::Overall;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// Words for the state of one server.
+pub mod states {
+    /// Takes writes.
+    pub const SERVING: &str = "Serving";
+    /// Follows, both threads run.
+    pub const FOLLOWING: &str = "Following";
+    /// Up, closed, and follows nobody.
+    pub const CLOSED: &str = "Closed";
+    /// Its threads try to connect or are stopped.
+    pub const CONNECTING: &str = "Connecting";
+    /// Its replication stopped with an error.
+    pub const BROKEN: &str = "ReplicationBroken";
+    /// It is being copied over.
+    pub const REBUILDING: &str = "Rebuilding";
+    /// Its Pod is there, its server not yet or not any more.
+    pub const STARTING: &str = "Starting";
+    /// Its Pod runs, its server does not answer.
+    pub const UNREACHABLE: &str = "Unreachable";
+    /// Its server knows other passwords.
+    pub const ACCESS_DENIED: &str = "AccessDenied";
+    /// Its Pod cannot run.
+    pub const FAILING: &str = "Failing";
+    /// Its Pod is being deleted.
+    pub const STOPPING: &str = "Stopping";
+    /// There is no Pod.
+    pub const MISSING: &str = "Missing";
+    /// It is open although the record does not say so; it is being closed.
+    pub const OPEN: &str = "OpenUnrecorded";
+}
+
+/// A Pod without a node may wait for one so long before a person is called.
+const SCHEDULING_PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+/// A container that cannot be made yet may wait so long, for a Secret for instance that is being made.
+const START_PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+
+fn working(reason: &'static str, message: impl Into<String>) -> Overall {
+    Overall::Working {
+        reason,
+        message: message.into(),
+    }
+}
+fn stalled(reason: &'static str, message: impl Into<String>) -> Overall {
+    Overall::Stalled {
+        reason,
+        message: message.into(),
+    }
+}
+
+/// The pair as a whole.
+pub fn overall(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Overall {
+    let found = found(o, state, actions, now);
+    if !o.paused {
+        return found;
+    }
+    let message = "reconciliation is paused (`spec.reconciliation`)";
+    match found {
+        Overall::Ready { .. } => Overall::Ready {
+            reason: reasons::PAUSED,
+            message: message.into(),
+        },
+        other => stalled(
+            reasons::PAUSED,
+            format!("{message}; without it: {}: {}", other.reason(), other.message()),
+        ),
+    }
+}
+
+fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Overall {
+    match o.deletion {
+        Some(d) if d.holds_shards => {
+            return working(
+                reasons::HOLDS_SHARDS,
+                "deletion waits: the cluster's record still places shards here; hand them to ranges of other pairs, or delete the cluster",
+            );
+        }
+        Some(_) => {
+            return working(
+                reasons::DELETING,
+                "the volumes and the Secret with the passwords stay",
+            );
+        }
+        None if !o.finalizer => return working(reasons::CREATING, "the pair is new"),
+        None => {}
+    }
+    match &o.desired {
+        Desired::Refused { reason, message } => return stalled(reason, message.clone()),
+        Desired::ClusterMissing { cluster } => {
+            return stalled(
+                reasons::CLUSTER_NOT_FOUND,
+                format!("ShardCluster `{cluster}` is not there; the servers are kept as they are"),
+            );
+        }
+        Desired::Spec { .. } => {}
+    }
+    if *state != State::Healthy
+        && let Some((place, trouble)) = [0, 1].into_iter().find_map(|i| Some((i, trouble(o, i, now)?)))
+    {
+        return stalled(
+            trouble.kind.reason(),
+            format!("{}: {}", o.pod_name(place), trouble.message),
+        );
+    }
+    let base = of_state(o, state);
+    let rolling = [0, 1].into_iter().any(|i| o.outdated(i))
+        || actions.iter().any(|a| matches!(a, Action::DeletePod { .. }));
+    match (base, rolling) {
+        (Overall::Ready { .. }, true) => working(
+            reasons::ROLLING,
+            "servers are being replaced, the passive one first",
+        ),
+        (Overall::Working { message, .. }, true) => working(reasons::ROLLING, message),
+        (base, _) => base,
+    }
+}
+
+/// The third column of the table.
+fn of_state(o: &Observed, state: &State) -> Overall {
+    let name = |i: Ordinal| o.pod_name(i);
+    let (active, passive) = o.record.as_ref().map_or((0, 1), |r| (r.active, r.passive()));
+    let (a, p) = (name(active), name(passive));
+    match state {
+        State::WaitingForServers => {
+            let waiting: Vec<_> = [0, 1]
+                .into_iter()
+                .filter(|i| o.side(*i).up().is_none())
+                .map(|i| format!("{} ({})", name(i), word(o, i)))
+                .collect();
+            working(
+                reasons::WAITING_FOR_SERVERS,
+                format!(
+                    "both servers are needed before the first decision; waiting for {}",
+                    waiting.join(", ")
+                ),
+            )
+        }
+        State::SameServerUuid => stalled(
+            reasons::SAME_SERVER_UUID,
+            "both servers have the same server_uuid, so one volume is a copy of the other; empty the one that is not wanted",
+        ),
+        State::Diverged {
+            only: [only_a, only_b],
+        } => stalled(
+            reasons::DIVERGED_SERVERS,
+            format!(
+                "each server has transactions that the other one lacks; neither is opened. Only {}: {only_a}. Only {}: {only_b}. Empty the volume of the one that is not wanted",
+                name(0),
+                name(1),
+            ),
+        ),
+        State::Electing { active } => working(
+            reasons::ELECTING,
+            format!(
+                "{} has everything and is recorded as the active server",
+                name(*active)
+            ),
+        ),
+        State::ActiveUnavailable => working(
+            reasons::ACTIVE_UNAVAILABLE,
+            format!(
+                "{a} ({}) is the active server and does not answer; it is opened again when it does",
+                word(o, active)
+            ),
+        ),
+        State::ActiveDataLost => stalled(
+            reasons::ACTIVE_DATA_LOST,
+            format!(
+                "{a} is the recorded active server and has another data folder than the recorded one; it is kept closed. Bring its volume back, or remove `status.active` to let the servers be compared anew"
+            ),
+        ),
+        State::ActiveClosed => working(reasons::OPENING, format!("{a} is being opened")),
+        State::AccountsMissing => working(
+            reasons::CREATING_ACCOUNTS,
+            format!("accounts are being set up on {a}"),
+        ),
+        State::MemberLost(why) => working(
+            reasons::LEAVING,
+            format!("{p} is taken out of the record: {}", why.describe()),
+        ),
+        State::ReverseChannelOpen => working(
+            reasons::SEPARATING,
+            format!("{a} stops following {p}, which is out"),
+        ),
+        State::PassiveUnavailable => working(
+            reasons::PASSIVE_UNAVAILABLE,
+            format!("{a} takes writes; {p} ({}) does not answer", word(o, passive)),
+        ),
+        State::Rebuilding | State::RebuildNeeded(Rebuild::Now { failed: None }) => working(
+            reasons::REBUILDING_PASSIVE,
+            format!("{a} takes writes; {p} is being copied from it"),
+        ),
+        State::RebuildNeeded(Rebuild::Now { failed: Some(e) } | Rebuild::Later { failed: e }) => stalled(
+            reasons::REBUILD_FAILED,
+            format!("{a} takes writes; copying it to {p} failed and is tried again: {e}"),
+        ),
+        State::RebuildNeeded(Rebuild::Impossible) => stalled(
+            reasons::CLONE_UNAVAILABLE,
+            format!(
+                "{a} takes writes; {p} has to be copied from it, but the clone plugin is not active on both"
+            ),
+        ),
+        State::Errant(set) => stalled(
+            reasons::ERRANT_TRANSACTIONS,
+            format!(
+                "{a} takes writes; {p} has transactions that {a} lacks, nothing is taken from it: {set}. Save what is wanted of them, then delete its claim and its Pod"
+            ),
+        ),
+        State::PassiveDetached | State::PassiveStopped => working(
+            reasons::ATTACHING,
+            format!("{a} takes writes; {p} is made to follow it"),
+        ),
+        State::Broken {
+            at,
+            error: (number, text),
+        } => stalled(
+            reasons::REPLICATION_BROKEN,
+            format!(
+                "{a} takes writes; replication on {} stopped: {text} ({number})",
+                name(*at)
+            ),
+        ),
+        State::CatchingUp => working(
+            reasons::CATCHING_UP,
+            format!("{a} takes writes; {p} is catching up"),
+        ),
+        State::CircleOpen(Circle::Detached | Circle::Stopped | Circle::Connecting) => working(
+            reasons::CLOSING_CIRCLE,
+            format!("{a} takes writes and is made to follow {p}"),
+        ),
+        State::NotRecorded => working(
+            reasons::JOINING,
+            format!("{a} takes writes; {p} follows and is being recorded"),
+        ),
+        State::Healthy => Overall::Ready {
+            reason: reasons::SERVING,
+            message: format!("{a} takes writes, {p} follows"),
+        },
+    }
+}
+
+/// What keeps a Pod from running for longer than it may take.
+fn trouble(o: &Observed, place: Ordinal, now: Timestamp) -> Option<Trouble> {
+    let side = o.side(place);
+    if side.up().is_some() {
+        return None;
+    }
+    let pod = side.pod.as_ref().filter(|p| !p.deleting)?;
+    let trouble = pod.trouble.as_ref()?;
+    let patience = match trouble.kind {
+        TroubleKind::Image => SignedDuration::ZERO,
+        TroubleKind::Start => START_PATIENCE,
+        TroubleKind::Unschedulable | TroubleKind::Volume => SCHEDULING_PATIENCE,
+    };
+    (now.duration_since(pod.created) >= patience).then(|| trouble.clone())
+}
+
+/// The state of one server in one word.
+pub fn word(o: &Observed, place: Ordinal) -> &'static str {
+    let side = o.side(place);
+    let active = o.record.as_ref().is_some_and(|r| r.active == place);
+    match (&side.server, &side.pod) {
+        (Server::Up(s), _) => {
+            if s.writable() {
+                return if active { states::SERVING } else { states::OPEN };
+            }
+            if s.clone.as_ref().is_some_and(|c| c.stage == CloneStage::Running) {
+                return states::REBUILDING;
+            }
+            match &s.channel {
+                None => states::CLOSED,
+                Some(c) if c.runs() => states::FOLLOWING,
+                Some(c) if c.applier_error.is_some() && !c.applier => states::BROKEN,
+                Some(c) if c.receiver_error.is_some() && c.receiver == Receiver::Off => states::BROKEN,
+                Some(c) if c.stopped() => states::CLOSED,
+                Some(_) => states::CONNECTING,
+            }
+        }
+        (Server::AccessDenied(_), _) => states::ACCESS_DENIED,
+        (_, None) => states::MISSING,
+        (_, Some(PodState { deleting: true, .. })) => states::STOPPING,
+        (_, Some(PodState { trouble: Some(_), .. })) => states::FAILING,
+        // After a copy mysqld is started anew: it is still that.
+        _ if o.before.states.get(place).and_then(Option::as_deref) == Some(states::REBUILDING) => {
+            states::REBUILDING
+        }
+        (Server::Unreachable(_), Some(p)) if p.ready => states::UNREACHABLE,
+        _ => states::STARTING,
+    }
+}
+
+/// The last error of one server's Pod, volume or replication.
+pub fn last_error(o: &Observed, place: Ordinal) -> Option<String> {
+    let side = o.side(place);
+    if let Server::Up(s) = &side.server {
+        let c = s.channel.as_ref()?;
+        let (number, text) = c.applier_error.as_ref().or(c.receiver_error.as_ref())?;
+        return Some(format!("{text} ({number})"));
+    }
+    if let Some(t) = side.pod.as_ref().and_then(|p| p.trouble.as_ref()) {
+        return Some(t.message.clone());
+    }
+    match &side.server {
+        Server::Unreachable(e) | Server::AccessDenied(e) => Some(e.clone()),
+        Server::Absent | Server::Up(_) => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! A connection that is held open between passes, and the named lock that makes an operator the only one to change a server.
+
+use super::conn::{self, Access, Error};
+use crate::deadline;
+use mysql_async::{Conn, Row, prelude::FromRow};
+use std::time::Duration;
+
+/// The named lock of a server: whoever changes it holds this (rule P7).
+const LOCK: &str = "shardwright";
+
+/// A connection. After any error other than the server's own answer it is broken and must be dropped: what it would answer next
+/// might be the answer to an earlier question.
+pub struct Session {
+    conn: Conn,
+    access: Access,
+    broken: bool,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({:?})", self.access)
+    }
+}
+
+impl Session {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// As [`conn::connect`].
+    pub async fn open(access: Access) -> Result<Self, Error> {
+        let conn = conn::connect(&access).await?;
+        let mut s = Self {
+            conn,
+            access,
+            broken: false,
+        };
+        // No statement of ours waits for somebody else's lock for longer than its own deadline.
+        s.run(deadline::QUERY, "SET SESSION lock_wait_timeout = 3")
+            .await?;
+        Ok(s)
+    }
+
+    /// How the server is reached.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Whether it must not be used any more.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    fn note<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(e) = &result {
+            self.broken |= e.code().is_none();
+        }
+        result
+    }
+
+    /// Runs a statement that gives no rows.
+    ///
+    /// # Errors
+    /// As [`Error`].
+    pub async fn run(&mut self, limit: Duration, sql: impl AsRef<str> + Send) -> Result<(), Error> {
+        let result = conn::run(&mut self.conn, limit, sql).await;
+        self.note(result)
+    }
+
+    /// Runs a query and gives all its rows.
+    ///
+    /// # Errors
+    /// As [`Error`].
+    pub async fn rows<T>(&mut self, limit: Duration, sql: impl AsRef<str> + Send) -> Result<Vec<T>, Error>
+    where
+        T: FromRow + Send + 'static,
+    {
+        let result = conn::rows(&mut self.conn, limit, sql).await;
+        self.note(result)
+    }
+
+    /// Runs a query that gives exactly one row.
+    ///
+    /// # Errors
+    /// As [`Error`]; no row at all is [`Error::Protocol`].
+    pub async fn row(&mut self, limit: Duration, sql: impl AsRef<str> + Send) -> Result<Row, Error> {
+        let result = conn::row(&mut self.conn, limit, sql).await;
+        self.note(result)?
+            .ok_or_else(|| Error::Protocol("no row where one is due".into()))
+    }
+
+    /// Takes the server's named lock, and ends the connection of whoever holds it: an operator that was paused and wakes up
+    /// finds its connection dead before it can do what it had in mind.
+    ///
+    /// # Errors
+    /// As [`Error`]; [`Error::Protocol`] when another one takes it in between.
+    pub async fn lock(&mut self) -> Result<(), Error> {
+        for _ in 0..3 {
+            let row: Vec<Option<i64>> = self
+                .rows(deadline::QUERY, format!("SELECT GET_LOCK('{LOCK}', 0)"))
+                .await?;
+            if row.first().copied().flatten() == Some(1) {
+                return Ok(());
+            }
+            let holder: Vec<Option<u64>> = self
+                .rows(deadline::QUERY, format!("SELECT IS_USED_LOCK('{LOCK}')"))
+                .await?;
+            if let Some(id) = holder.first().copied().flatten() {
+                match self.run(deadline::QUERY, format!("KILL CONNECTION {id}")).await {
+                    // 1094: it is gone already.
+                    Err(e) if e.code() == Some(1094) => {}
+                    other => other?,
+                }
+            }
+        }
+        Err(Error::Protocol("another operator holds the server's lock".into()))
+    }
+
+    /// Gives the named lock back.
+    ///
+    /// # Errors
+    /// As [`Error`].
+    pub async fn unlock(&mut self) -> Result<(), Error> {
+        self.rows::<Option<i64>>(deadline::QUERY, format!("SELECT RELEASE_LOCK('{LOCK}')"))
+            .await
+            .map(drop)
+    }
+}

@@ -8,6 +8,7 @@ pub mod mysql_pair;
 pub mod mysql_template;
 pub mod names;
 pub mod placement;
+mod schemas;
 pub mod shard_cluster;
 pub mod shard_range;
 
@@ -49,5 +50,7 @@ impl LocalRef {
 pub fn crds()
 -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
     use kube::CustomResourceExt as _;
-    vec![ShardCluster::crd(), ShardRange::crd(), MySQLPair::crd()]
+    [ShardCluster::crd(), ShardRange::crd(), MySQLPair::crd()]
+        .map(schemas::without_null)
+        .into()
 }

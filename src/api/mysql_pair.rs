@@ -41,7 +41,7 @@ pub struct MySQLPairSpec {
     /// What this pair has otherwise than the cluster's template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mysql: Option<MysqlOverrides>,
-    /// Whether the operator acts on this pair, or only reports.
+    /// Enabled: the operator acts on this pair. Paused: it changes nothing, neither children nor servers, and goes on reporting status.
     #[serde(default)]
     pub reconciliation: Reconciliation,
 }
@@ -136,7 +136,7 @@ pub struct ServerStatus {
     pub last_error: Option<String>,
 }
 
-/// Part of a server in its pair.
+/// Active (takes the writes) or Passive (follows), by the record.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
 pub enum Role {
     /// Takes the writes.

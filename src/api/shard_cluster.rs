@@ -1,6 +1,6 @@
 //! ShardCluster: a fleet.
 
-use super::{LocalRef, Placement, conditions, mysql_template::MysqlTemplate};
+use super::{LocalRef, Placement, conditions, mysql_template::MysqlTemplate, schemas};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 #[x_kube(
     validation = Rule::new("has(self.routing) == has(oldSelf.routing)").message("`routing` is immutable: it may not be added or removed").reason(Reason::FieldValueForbidden),
     validation = Rule::new("!has(self.routing) || self.routing.mode != 'KeyHash' || self.routing.modulus == self.shards.total").message("`routing.modulus` must equal `shards.total`").field_path(".routing.modulus"),
+    validation = Rule::new("!has(self.layout) || !has(oldSelf.layout) || self.layout == oldSelf.layout").message("`layout` may not be changed, it is carried out once: make further MySQLPairs and ShardRanges instead").reason(Reason::FieldValueForbidden).field_path(".layout"),
     validation = Rule::new("!has(self.layout) || self.layout.open <= self.shards.total").message("`layout.open` must not exceed `shards.total`").field_path(".layout.open"),
     validation = Rule::new("!has(self.layout) || !has(self.routing) || self.routing.mode != 'KeyHash' || self.layout.open == self.shards.total").message("`layout.open` must equal `shards.total` in mode KeyHash: all mod shards are open").field_path(".layout.open")
 )]
@@ -52,10 +53,11 @@ pub struct ShardClusterSpec {
     /// Tables of every shard. Only ever added to: a table that is removed here stays where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<Tables>,
-    /// Makes pairs and ranges once, when the cluster is new; afterwards they are ordinary objects that anyone edits.
+    /// Makes pairs and ranges once, when the cluster is new; afterwards they are ordinary objects that anyone edits. May be taken out,
+    /// but not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
-    /// Where the shard map is published.
+    /// Where the shard map is published; ConfigMap `<cluster>-shard-map` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_map: Option<ShardMapTarget>,
 }
@@ -70,7 +72,7 @@ pub struct Shards {
     pub total: i32,
     /// What the name of every database begins with.
     #[serde(default = "default_prefix")]
-    #[schemars(length(min = 1, max = 32), regex(pattern = "^[a-z][a-z0-9_]*$"))]
+    #[schemars(length(min = 1, max = 24), regex(pattern = "^[a-z][a-z0-9_]*$"))]
     pub database_prefix: String,
     /// Digits of the number in a database's name, filled with zeros, 1 to 5.
     #[serde(default = "default_digits")]
@@ -89,16 +91,16 @@ fn default_digits() -> i32 {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("(self.mode == 'KeyHash') == (has(self.algorithm) && has(self.modulus))").message("`algorithm` and `modulus` must be set in mode KeyHash, and may not be set in mode ID"),
+    validation = Rule::new("self.mode != 'KeyHash' || (has(self.algorithm) && has(self.modulus))").message("`algorithm` and `modulus` must be set in mode KeyHash"),
     validation = Rule::new("self.mode == 'KeyHash' || (!has(self.algorithm) && !has(self.modulus))").message("`algorithm` and `modulus` may not be set in mode ID")
 )]
 pub struct Routing {
     /// ID: a 64-bit ID carries its shard. KeyHash: the hash of a key, modulo `modulus`.
     pub mode: RoutingMode,
-    /// Hash of the bytes of the key and nothing else, read as one big-endian number. KeyHash only.
+    /// The hash; KeyHash only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<HashAlgorithm>,
-    /// Equals `shards.total`. KeyHash only.
+    /// Number that the hash is taken modulo; must equal `shards.total`. KeyHash only, where it must be set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub modulus: Option<i32>,
@@ -114,7 +116,7 @@ pub enum RoutingMode {
     KeyHash,
 }
 
-/// Hash of a key.
+/// Hash of the bytes of the key and nothing else, read as one big-endian number. KeyHash only, where it must be set.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
 pub enum HashAlgorithm {
     /// MD5, used for distribution and not for secrecy.
@@ -141,6 +143,7 @@ pub struct Tables {
     pub mappings: Vec<MappingTable>,
     /// A ConfigMap whose values are SQL: CREATE TABLE and CREATE INDEX statements only, run in every shard in the order of its keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schemas::object_ref")]
     pub ddl_from: Option<LocalRef>,
 }
 
@@ -182,11 +185,8 @@ pub struct Layout {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ShardMapTarget {
-    /// Name of the ConfigMap; `<cluster>-shard-map` when absent. After a change the old one is left, with a last map that no longer follows.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-    )]
+    /// Name of the ConfigMap. After a change the old one is left, with a last map that no longer follows.
+    #[schemars(schema_with = "schemas::object_name")]
     pub config_map_name: String,
 }
 
@@ -223,7 +223,7 @@ pub struct ShardClusterStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Whether the layout was carried out.
+/// Whether `spec.layout` was carried out (Seeded); it is carried out once.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum LayoutState {
     /// Pairs and ranges were made; the layout is not looked at again.

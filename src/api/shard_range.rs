@@ -99,7 +99,8 @@ pub struct ShardRangeSpec {
     pub last: i32,
     /// The pair where the range belongs. `status.servedBy` says where it is.
     pub pair_ref: LocalRef,
-    /// What the deletion of this object does while it still holds shards.
+    /// What the deletion of this object does while it still holds shards. Wait: it waits until another range has taken them. Retain: it
+    /// goes at once, and the shards stay where they are, in the map and served. No policy drops a database.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }

@@ -6,6 +6,7 @@
 
 pub mod act;
 pub mod api;
+pub mod cli;
 pub mod controllers;
 pub mod core;
 pub mod deadline;

@@ -1,2 +1,17 @@
 //! The one binary: `shardwright run | crds | id | locate | map`.
-fn main() {}
+
+use clap::Parser as _;
+use shardwright::cli::{self, Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Two crates could bring a provider each; the choice is made here, once. It fails only if it was made before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match Cli::parse().command {
+        Command::Run(_) => {
+            eprintln!("error: this build has no operator");
+            ExitCode::from(1)
+        }
+        Command::Tool(tool) => cli::tool(tool),
+    }
+}

@@ -9,23 +9,23 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 cargo build --quiet --locked --bin shardwright
-# One file a kind, named by its plural.
-"$CARGO_TARGET_DIR/debug/shardwright" crds >"$tmp/all.yaml"
-awk -v dir="$tmp" 'BEGIN { RS = "(^|\n)---\n" }
-  match($0, /\n  name: [a-z]+\.shardwright\.dev/) {
-    name = substr($0, RSTART + 9, RLENGTH - 9); sub(/\..*/, "", name)
-    sub(/\n*$/, "\n"); printf "%s", $0 >(dir "/" name ".yaml"); n++ }
-  END { exit n == 3 ? 0 : 1 }' "$tmp/all.yaml" || die "shardwright crds did not print three CRDs"
-rm "$tmp/all.yaml"
+shardwright="$CARGO_TARGET_DIR/debug/shardwright"
+"$shardwright" crds --output-dir "$tmp/crds"
+"$shardwright" crds --format markdown --scenarios docs/field-scenarios.tsv --output-dir "$tmp/docs"
 
 rc=0
 for into in crds config/crd/bases charts/shardwright/files/crds; do
   if [ "${1:-}" != --check ]; then
     mkdir -p "$into"
     rm -f "$into"/*.yaml
-    cp "$tmp"/*.yaml "$into/"
-  elif ! diff -ru "$into" "$tmp" >&2; then
+    cp "$tmp"/crds/*.yaml "$into/"
+  elif ! diff -ru "$into" "$tmp/crds" >&2; then
     rc=1
   fi
 done
+if [ "${1:-}" != --check ]; then
+  cp "$tmp/docs/api.md" docs/api.md
+elif ! diff -u docs/api.md "$tmp/docs/api.md" >&2; then
+  rc=1
+fi
 [ $rc = 0 ] || die "not as generated: run 'make generate' and commit what it changes"

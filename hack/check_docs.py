@@ -61,7 +61,7 @@ def anchors(path):
 
 
 def links(path):
-    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"[a-z]+:", target):
             continue

@@ -15,7 +15,6 @@ pub mod leader;
 pub mod maps;
 pub mod metrics;
 pub mod mysql;
-pub mod observe;
 pub mod report;
 pub mod resources;
 pub mod shutdown;

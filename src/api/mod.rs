@@ -16,6 +16,8 @@ pub mod shard_range;
 mod cel_tests;
 #[cfg(test)]
 mod samples_tests;
+#[cfg(test)]
+mod schema_tests;
 
 pub use mysql_pair::{MySQLPair, MySQLPairSpec, MySQLPairStatus};
 pub use placement::{PlacedSpan, Placement, ShardSpan, SpanState};

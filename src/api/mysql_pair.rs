@@ -62,6 +62,7 @@ pub enum Reconciliation {
 pub struct MySQLPairStatus {
     /// The generation last acted upon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
     /// The record: Pod of the one server that may be opened for writes (rule P1). Changed only by compare-and-swap, before anything is done (P2).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,15 +6,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-/// What the API server's own parser of quantities takes.
-const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+/// What the API server's own parser of quantities takes, but for a minus.
+const QUANTITY: &str = r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 /// Names of most objects: DNS subdomains.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
 /// A quantity such as `500m` or `10Gi`.
 pub fn quantity(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "anyOf": [{ "type": "integer" }, { "type": "string" }],
         "x-kubernetes-int-or-string": true,
         "maxLength": 64,
         "pattern": QUANTITY,

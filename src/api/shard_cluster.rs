@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.routing) == has(oldSelf.routing)").message("`routing` is immutable: it may not be added or removed").reason(Reason::FieldValueForbidden),
-    validation = Rule::new("!has(self.routing) || self.routing.mode != 'KeyHash' || self.routing.modulus == self.shards.total").message("`routing.modulus` must equal `shards.total`").field_path(".routing.modulus"),
+    validation = Rule::new("!has(self.routing) || !has(self.routing.modulus) || self.routing.modulus == self.shards.total").message("`routing.modulus` must equal `shards.total`").field_path(".routing.modulus"),
     validation = Rule::new("!has(self.layout) || !has(oldSelf.layout) || self.layout == oldSelf.layout").message("`layout` may not be changed, it is carried out once: make further MySQLPairs and ShardRanges instead").reason(Reason::FieldValueForbidden).field_path(".layout"),
     validation = Rule::new("!has(self.layout) || self.layout.open <= self.shards.total").message("`layout.open` must not exceed `shards.total`").field_path(".layout.open"),
     validation = Rule::new("!has(self.layout) || !has(self.routing) || self.routing.mode != 'KeyHash' || self.layout.open == self.shards.total").message("`layout.open` must equal `shards.total` in mode KeyHash: all mod shards are open").field_path(".layout.open")
@@ -196,6 +196,7 @@ pub struct ShardMapTarget {
 pub struct ShardClusterStatus {
     /// The generation last acted upon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
     /// Who serves which shard: the record. Changed only by the operator, only by compare-and-swap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,12 +206,15 @@ pub struct ShardClusterStatus {
     pub layout: Option<LayoutState>,
     /// Shards in the map.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub open_shards: i32,
     /// ShardRanges of this cluster.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub ranges: i32,
     /// MySQLPairs of this cluster.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub pairs: i32,
     /// MySQLPairs that are Ready, of all: `2/2`.
     #[serde(default)]

@@ -121,6 +121,7 @@ pub enum DeletionPolicy {
 pub struct ShardRangeStatus {
     /// The generation last acted upon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
     /// Where the shards that this range holds are served, from the cluster's record.
     #[serde(default)]

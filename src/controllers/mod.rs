@@ -2,6 +2,5 @@
 
 pub mod backoff;
 pub mod context;
-pub mod pair;
 
 pub use context::Context;

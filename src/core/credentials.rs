@@ -244,7 +244,6 @@ mod tests {
             ca_key: "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n".into(),
         }
     }
-    #[allow(clippy::unnecessary_wraps)]
     fn has(tag: &str) -> Copy {
         Ok(Some(credentials(tag)))
     }

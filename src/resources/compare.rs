@@ -87,6 +87,3 @@ fn merge_key(a: &[Value], b: &[Value]) -> Option<&'static str> {
         })
     })
 }
-
-#[cfg(test)]
-mod tests;

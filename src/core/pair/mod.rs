@@ -14,9 +14,8 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Action, Children, Decision, children, decide};
+pub use decide::{Action, Children, Decision, decide};
 pub use observed::{Observed, Record};
 pub use pods::{pod_state, volume};
 pub use state::{GRACE, State, state};
 pub use status::{hint, record, status};
-pub use verdict::states;

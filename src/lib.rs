@@ -15,6 +15,7 @@ pub mod leader;
 pub mod maps;
 pub mod metrics;
 pub mod mysql;
+pub mod observe;
 pub mod report;
 pub mod resources;
 pub mod shutdown;

@@ -1,5 +1,8 @@
 //! ACT: carries out what was decided, in order, each step with a deadline and safe to repeat; the first failure ends the pass.
 
 pub mod apply;
+pub mod children;
 pub mod credentials;
+pub mod pair;
+pub mod secrets;
 pub mod tls;

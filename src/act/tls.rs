@@ -126,16 +126,16 @@ pub fn renewal(ca_crt: &str, server: Option<&Pair>, names: &[String], now: Times
     let Some(server) = server else {
         return Some(Renewal::Unreadable);
     };
-    judge(ca_crt, server, names, now).unwrap_or(Some(Renewal::Unreadable))
+    judge(ca_crt, server, names, now).unwrap_or_else(Some)
 }
 
-/// `None` when something cannot be read, `Some(None)` when all is well.
-fn judge(ca_crt: &str, server: &Pair, names: &[String], now: Timestamp) -> Option<Option<Renewal>> {
-    let (_, ca) = parse_x509_pem(ca_crt.as_bytes()).ok()?;
-    let ca = ca.parse_x509().ok()?;
-    let (_, crt) = parse_x509_pem(server.crt.as_bytes()).ok()?;
-    let crt = crt.parse_x509().ok()?;
-    let key = KeyPair::from_pem(&server.key).ok()?;
+fn judge(ca_crt: &str, server: &Pair, names: &[String], now: Timestamp) -> Result<Option<Renewal>, Renewal> {
+    let unreadable = Renewal::Unreadable;
+    let (_, ca) = parse_x509_pem(ca_crt.as_bytes()).map_err(|_| unreadable)?;
+    let ca = ca.parse_x509().map_err(|_| unreadable)?;
+    let (_, crt) = parse_x509_pem(server.crt.as_bytes()).map_err(|_| unreadable)?;
+    let crt = crt.parse_x509().map_err(|_| unreadable)?;
+    let key = KeyPair::from_pem(&server.key).map_err(|_| unreadable)?;
     let left = crt.validity().not_after.timestamp() - now.as_second();
     let verdict = if key.public_key_raw() != crt.public_key().subject_public_key.data.as_ref() {
         Some(Renewal::OtherKey)
@@ -150,7 +150,7 @@ fn judge(ca_crt: &str, server: &Pair, names: &[String], now: Timestamp) -> Optio
     } else {
         None
     };
-    Some(verdict)
+    Ok(verdict)
 }
 
 fn names_of<'a>(crt: &'a X509Certificate<'_>) -> BTreeSet<&'a str> {

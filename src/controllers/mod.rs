@@ -2,5 +2,6 @@
 
 pub mod backoff;
 pub mod context;
+pub mod pair;
 
 pub use context::Context;

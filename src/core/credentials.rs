@@ -244,6 +244,7 @@ mod tests {
             ca_key: "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n".into(),
         }
     }
+    #[allow(clippy::unnecessary_wraps)]
     fn has(tag: &str) -> Copy {
         Ok(Some(credentials(tag)))
     }

@@ -1,4 +1,5 @@
 //! REPORT: status by compare-and-swap, then events, then metrics.
 
 pub mod events;
+pub mod pair;
 pub mod status;

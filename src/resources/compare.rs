@@ -87,3 +87,6 @@ fn merge_key(a: &[Value], b: &[Value]) -> Option<&'static str> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,6 +88,26 @@ mod tests {
         assert_eq!(spread(1, 1), [ShardSpan::new(0, 0)]);
     }
 
+    #[test]
+    fn the_objects_of_a_layout() {
+        let mut cluster: ShardCluster = serde_json::from_value(serde_json::json!({
+            "apiVersion": "shardwright.dev/v1alpha1",
+            "kind": "ShardCluster",
+            "metadata": {"name": "main", "namespace": "shop", "uid": "c-uid"},
+            "spec": {
+                "shards": {"total": 1024},
+                "mysql": {"image": "mysql:9.7", "storage": {"size": "1Gi"}},
+                "layout": {"pairs": 2, "open": 5},
+            },
+        }))
+        .unwrap();
+        let seed_of = seed(&cluster).unwrap();
+        insta::assert_yaml_snapshot!("pairs", seed_of.pairs);
+        insta::assert_yaml_snapshot!("ranges", seed_of.ranges);
+        cluster.spec.layout = None;
+        assert_eq!(seed(&cluster), None);
+    }
+
     proptest! {
         #[test]
         fn every_shard_is_in_exactly_one_run(open in 1..=65536i32, parts in 1..=256i32) {

@@ -115,3 +115,6 @@ pub fn pair_children(ctx: &PairContext) -> PairChildren {
         stateful_set: super::stateful_set::stateful_set(ctx),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

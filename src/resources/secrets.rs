@@ -98,3 +98,55 @@ pub fn server_names(namespace: &str, pair: &str) -> Vec<String> {
     all.push("localhost".to_owned());
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::pair::tests::context;
+
+    fn credentials() -> Credentials {
+        Credentials {
+            operator_password: "OperatorPassword".into(),
+            replication_password: "ReplicationPassword".into(),
+            app_password: "AppPassword".into(),
+            root_password: "RootPassword".into(),
+            ca_crt: "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n".into(),
+            ca_key: "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n".into(),
+        }
+    }
+    /// With the values as text, so that a reader of the snapshot sees what is in it.
+    fn readable(mut s: Secret) -> Secret {
+        let data = s.data.take().unwrap_or_default();
+        let text = |b: ByteString| String::from_utf8(b.0).unwrap();
+        s.string_data = Some(data.into_iter().map(|(k, v)| (k, text(v))).collect());
+        s
+    }
+
+    #[test]
+    fn the_secrets() {
+        let (ctx, c) = (context(), credentials());
+        let cluster = cluster_credentials("shop", "main", &c);
+        let pair = pair_credentials(&ctx, &c);
+        for s in [&cluster, &pair] {
+            assert_eq!(s.metadata.owner_references, None, "outlives everything");
+            let data = s.data.as_ref().unwrap();
+            assert_eq!(Credentials::from_data("s", data), Ok(c.clone()), "a full copy");
+        }
+        insta::assert_yaml_snapshot!("cluster_credentials", readable(cluster));
+        insta::assert_yaml_snapshot!("pair_credentials", readable(pair));
+        insta::assert_yaml_snapshot!("app", readable(app("shop", "main", "c-uid", &c)));
+        insta::assert_yaml_snapshot!("tls", readable(tls(&ctx, "ca", "crt", "key")));
+    }
+
+    #[test]
+    fn the_names_of_the_servers() {
+        let names = server_names("shop", "main-p0");
+        for host in names::ORDINALS.map(|o| names::host("shop", "main-p0", o)) {
+            assert!(
+                names.contains(&host) && names.contains(&format!("{host}.cluster.local")),
+                "{host}"
+            );
+        }
+        insta::assert_snapshot!(names.join("\n"));
+    }
+}

@@ -9,14 +9,14 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 /// Name of the one port, in the Services, their EndpointSlices and the Pods.
 pub const PORT_NAME: &str = "mysql";
 
-fn ports() -> Option<Vec<ServicePort>> {
-    Some(vec![ServicePort {
+fn ports(target: IntOrString) -> Vec<ServicePort> {
+    vec![ServicePort {
         name: Some(PORT_NAME.to_owned()),
         port: names::MYSQL_PORT.into(),
         protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::String(PORT_NAME.to_owned())),
+        target_port: Some(target),
         ..ServicePort::default()
-    }])
+    }]
 }
 
 /// Headless, so that each server has a name, also while it is not ready: the other one and the operator have to find it then.
@@ -25,7 +25,7 @@ pub fn headless(ctx: &PairContext) -> Service {
         metadata: ctx.owned(names::headless_service(&ctx.pair)),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
-            ports: ports(),
+            ports: Some(ports(IntOrString::String(PORT_NAME.to_owned()))),
             publish_not_ready_addresses: Some(true),
             selector: Some(labels::pair_selector(&ctx.pair)),
             type_: Some("ClusterIP".to_owned()),
@@ -52,12 +52,7 @@ fn by_role(ctx: &PairContext, name: String) -> Service {
         metadata: ctx.owned(name),
         spec: Some(ServiceSpec {
             // A number: without a selector there is no Pod whose port's name could be looked up.
-            ports: ports().map(|mut p| {
-                for p in &mut p {
-                    p.target_port = Some(IntOrString::Int(names::MYSQL_PORT.into()));
-                }
-                p
-            }),
+            ports: Some(ports(IntOrString::Int(names::MYSQL_PORT.into()))),
             type_: Some("ClusterIP".to_owned()),
             ..ServiceSpec::default()
         }),

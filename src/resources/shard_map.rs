@@ -52,3 +52,21 @@ pub fn config_map(map: &PublishedMap<'_>) -> ConfigMap {
         ..ConfigMap::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_map() {
+        insta::assert_yaml_snapshot!(config_map(&PublishedMap {
+            namespace: "shop",
+            name: "main-shard-map",
+            cluster: "main",
+            uid: "c-uid",
+            version: 7,
+            ranges_json: "[]",
+            shardmap_json: "{}",
+        }));
+    }
+}

@@ -7,7 +7,7 @@ use super::pair::PairContext;
 use super::secrets::{TLS_CRT, TLS_KEY};
 use super::services::PORT_NAME;
 use crate::api::mysql_template::Scheduling;
-use crate::api::names::{self, SPEC_HASH_ANNOTATION};
+use crate::api::names::{self, CLUSTER_LABEL, PAIR_LABEL, SPEC_HASH_ANNOTATION};
 use crate::core::credentials::CA_CRT;
 use k8s_openapi::api::apps::v1::{
     StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetUpdateStrategy,
@@ -300,13 +300,17 @@ fn scratch(name: &str) -> Volume {
     }
 }
 
-/// Template of the claims. Claims are not owned and not deleted with anything.
+/// Template of the claims. Claims are not owned and not deleted with anything. The API lets nothing of it ever change, so it
+/// holds no more than it must: a newer operator has to be able to write the same.
 fn claim(ctx: &PairContext) -> PersistentVolumeClaim {
     let storage = &ctx.template.storage;
     PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(CLAIM.to_owned()),
-            labels: Some(ctx.labels()),
+            labels: Some(BTreeMap::from([
+                (CLUSTER_LABEL.to_owned(), ctx.cluster.clone()),
+                (PAIR_LABEL.to_owned(), ctx.pair.clone()),
+            ])),
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeClaimSpec {

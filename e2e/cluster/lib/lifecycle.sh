@@ -1,9 +1,15 @@
 # shellcheck shell=bash
 # up, down, status and logs.
 
+# is_up says whether the cluster was made whole and still runs. Its files alone prove nothing: they outlive a reboot,
+# and whatever else ends processes. A node may be down, that is no reason to make a new cluster.
+is_up() {
+    [ -e "$STATE/up" ] && box_pid router > /dev/null && box_pid control > /dev/null && box_pid client > /dev/null
+}
+
 # require_up refuses what needs a running cluster.
 require_up() {
-    [ -e "$STATE/up" ] || die "cluster $CLUSTER is not up: cluster up"
+    is_up || die "cluster $CLUSTER is not up: cluster up"
 }
 
 cluster_up() {
@@ -17,11 +23,11 @@ cluster_up() {
     done
     [[ $nodes =~ ^[1-9][0-9]?$ ]] || die "--nodes $nodes: 1 to 99"
     prerequisites
-    if [ ! -e "$STATE/up" ] && ! built; then
+    if ! is_up && ! built; then
         build_all
     fi
     lock_state
-    if [ -e "$STATE/up" ]; then
+    if is_up; then
         say "cluster $CLUSTER is up with $(< "$STATE/nodes.count") nodes"
         return
     fi
@@ -121,7 +127,7 @@ cluster_status() {
     echo "coredns: $(pin coredns github.com/coredns/coredns)"
     echo "helm: $(pin helm helm.sh/helm/v3)"
     echo "cache: $CACHE"
-    if [ ! -e "$STATE/up" ]; then
+    if ! is_up; then
         [ ! -r "$(part_dir mysql)/version" ] || echo "mysql: $(< "$(part_dir mysql)/version")"
         echo "state: down"
         return

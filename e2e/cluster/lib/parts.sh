@@ -149,6 +149,7 @@ build_all() {
         n=$((n + 1))
         dir=$(part_dir "$part")
         if [ -d "$dir" ]; then
+            touch "$dir"
             say "$n/${#PARTS[@]} $part, cached"
             continue
         fi
@@ -161,6 +162,8 @@ build_all() {
         }
         say "$n/${#PARTS[@]} $part, $(since "$started") s"
     done
+    # What no build has asked for in two weeks goes: it is of other pins.
+    find "$CACHE/parts" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
     unlock_cache
     say "everything is built ($(since "$begun") s)"
 }

@@ -42,7 +42,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// The table. Written after the user's lines, so that the last word is the operator's even for a name it did not know.
-pub const OWNED: &[Owned] = &[
+pub static OWNED: &[Owned] = &[
     // Who and where the server is.
     Owned {
         keys: &["server_id*", "report_*"],
@@ -57,7 +57,6 @@ pub const OWNED: &[Owned] = &[
         keys: &[
             "bind_address",
             "port",
-            "skip_networking",
             "networking",
             "admin_*",
             "create_admin_listener_thread",

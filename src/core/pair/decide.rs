@@ -1,7 +1,7 @@
 //! What is done about a pair: pure and total.
 
 use super::{
-    observed::{Desired, Observed, Ordinal, Record, other},
+    observed::{Deletion, Desired, Observed, Ordinal, Record, other},
     reasons, roll,
     state::{self, Circle, Lost, Rebuild, State},
     verdict,
@@ -94,7 +94,7 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// Decides what is done about a pair.
 pub fn decide(o: &Observed, now: Timestamp) -> Decision {
     let state = state::state(o, now);
-    let children = children(o);
+    let children = children(o.paused, &o.desired, o.deletion, o.finalizer);
     let mut actions = vec![];
     if !o.paused {
         plan(o, &state, now, &mut actions);
@@ -119,12 +119,13 @@ pub fn decide(o: &Observed, now: Timestamp) -> Decision {
 }
 
 /// What happens to the children; known before any server was asked.
-pub fn children(o: &Observed) -> Children {
-    match (&o.desired, o.deletion, o.finalizer) {
-        _ if o.paused => Children::Leave,
-        (_, Some(d), _) if !d.holds_shards => Children::Leave,
-        (_, None, false) => Children::Leave,
-        (Desired::Spec { .. }, _, _) => Children::Apply,
+pub fn children(paused: bool, desired: &Desired, deletion: Option<Deletion>, finalizer: bool) -> Children {
+    match (desired, deletion) {
+        _ if paused => Children::Leave,
+        (_, Some(d)) if !d.holds_shards => Children::Leave,
+        // The finalizer goes on first.
+        (_, None) if !finalizer => Children::Leave,
+        (Desired::Spec { .. }, _) => Children::Apply,
         _ => Children::Keep,
     }
 }

@@ -14,8 +14,9 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Action, Children, Decision, decide};
+pub use decide::{Action, Children, Decision, children, decide};
 pub use observed::{Observed, Record};
 pub use pods::{pod_state, volume};
 pub use state::{GRACE, State, state};
 pub use status::{hint, record, status};
+pub use verdict::states;

@@ -1,0 +1,196 @@
+//! Rows that were acknowledged to an application, and whether they are all still there.
+
+use crate::fleet::Fleet;
+use crate::wait::{self, Seen};
+use anyhow::{Result, anyhow, ensure};
+use shardwright::api::names;
+use shardwright::core::databases::Naming;
+use std::collections::BTreeMap;
+
+/// One acknowledged row.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Shard.
+    pub shard: i32,
+    /// Database.
+    pub database: String,
+    /// Table.
+    pub table: String,
+    /// What the server called it.
+    pub local_id: u64,
+    /// What was written.
+    pub text: String,
+}
+
+/// The table that scenarios write to.
+pub const TABLE: &str = "pins";
+
+impl Fleet {
+    /// Name of a shard's database.
+    ///
+    /// # Errors
+    /// When the cluster cannot be read.
+    pub async fn database(&self, shard: i32) -> Result<String> {
+        let cluster: shardwright::api::ShardCluster = self.get(&self.cluster).await?;
+        Ok(Naming::from(&cluster.spec.shards).name(shard))
+    }
+
+    /// Writes one row to each shard, where the map says, as an application does.
+    ///
+    /// # Errors
+    /// What the map or the servers answered.
+    pub async fn write(&self, shards: &[i32]) -> Result<()> {
+        let map = self.map().await?;
+        let cluster: shardwright::api::ShardCluster = self.get(&self.cluster).await?;
+        let naming = Naming::from(&cluster.spec.shards);
+        let mut open = BTreeMap::new();
+        for shard in shards {
+            let entry = map.entry(*shard)?;
+            let key = (entry.pair.clone(), entry.active_ordinal()?);
+            if !open.contains_key(&key) {
+                open.insert(key.clone(), self.app(&key.0, key.1).await?);
+            }
+            let server = open.get_mut(&key).ok_or_else(|| anyhow!("no connection"))?;
+            let database = naming.name(*shard);
+            let number = self.rows_written();
+            let text = format!("row {number} of shard {shard}");
+            let local_id = server
+                .insert(&format!(
+                    "INSERT INTO `{database}`.`{TABLE}` (data) VALUES (JSON_OBJECT('text', '{text}'))"
+                ))
+                .await?;
+            self.remember(Entry {
+                shard: *shard,
+                database,
+                table: TABLE.into(),
+                local_id,
+                text,
+            });
+        }
+        Ok(())
+    }
+
+    fn remember(&self, entry: Entry) {
+        if let Ok(mut l) = self.ledger.lock() {
+            l.push(entry);
+        }
+    }
+
+    /// How many rows were acknowledged.
+    pub fn rows_written(&self) -> usize {
+        self.ledger.lock().map_or(0, |l| l.len())
+    }
+
+    /// Every acknowledged row is read where the map says, and on the other side of the pair once that has caught up.
+    ///
+    /// # Errors
+    /// When one is missing or differs.
+    pub async fn intact(&self) -> Result<()> {
+        let written = self.ledger.lock().map(|l| l.clone()).unwrap_or_default();
+        if written.is_empty() {
+            return Ok(());
+        }
+        let map = self.map().await?;
+        for side in [true, false] {
+            wait::until("every acknowledged row to be read", wait::SOON, || async {
+                let mut open = BTreeMap::new();
+                for row in &written {
+                    let entry = map.entry(row.shard)?;
+                    let active = entry.active_ordinal()?;
+                    let ordinal = if side { active } else { 1 - active };
+                    let key = (entry.pair.clone(), ordinal);
+                    if !open.contains_key(&key) {
+                        open.insert(key.clone(), self.server(&key.0, key.1).await?);
+                    }
+                    let server = open.get_mut(&key).ok_or_else(|| anyhow!("no connection"))?;
+                    let sql = format!(
+                        "SELECT JSON_UNQUOTE(JSON_EXTRACT(data, '$.text')) FROM `{}`.`{}` WHERE local_id = {}",
+                        row.database, row.table, row.local_id
+                    );
+                    let found: Vec<String> = server.rows(&sql).await?;
+                    if found != [row.text.clone()] {
+                        let host = names::pod(&key.0, key.1);
+                        return Ok(Seen::NotYet(format!("{host}: {row:?} is read as {found:?}")));
+                    }
+                }
+                Ok(Seen::Yes(()))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The pair is as it has to be: one writable server, the recorded one; each follows the other over TLS by GTIDs without
+    /// an error; both have executed the same transactions.
+    ///
+    /// # Errors
+    /// When it is not so in time.
+    pub async fn healthy(&self, pair: &str) -> Result<()> {
+        wait::until(
+            &format!("{pair} to be healthy by its servers' own word"),
+            wait::REPAIR,
+            || async {
+                let active = self.active(pair).await?;
+                let (mut a, mut b) = (
+                    self.server(pair, active).await?,
+                    self.server(pair, 1 - active).await?,
+                );
+                let (va, vb) = (a.vitals().await?, b.vitals().await?);
+                if va.read_only || !vb.read_only {
+                    return Ok(Seen::NotYet(format!("active {va:?}, passive {vb:?}")));
+                }
+                for (server, follows) in [(&mut a, 1 - active), (&mut b, active)] {
+                    let r = server.replication().await?;
+                    let good = r.as_ref().is_some_and(|r| {
+                        r.receiver
+                            && r.applier
+                            && r.tls
+                            && r.auto_position
+                            && r.source == names::host(&self.ns, pair, follows)
+                    });
+                    if !good {
+                        return Ok(Seen::NotYet(format!("replication from {follows}: {r:?}")));
+                    }
+                }
+                let sql = format!("SELECT GTID_SUBSET('{}', @@GLOBAL.gtid_executed)", va.gtid);
+                let caught_up: u8 = b.one(&sql).await?;
+                let sql = format!("SELECT GTID_SUBSET('{}', @@GLOBAL.gtid_executed)", vb.gtid);
+                let nothing_errant: u8 = a.one(&sql).await?;
+                Ok(Seen::when(caught_up == 1 && nothing_errant == 1, || {
+                    format!("active has {}, passive has {}", va.gtid, vb.gtid)
+                }))
+            },
+        )
+        .await
+    }
+
+    /// Every open shard has exactly `tables` (and at least those) on both servers of the pair.
+    ///
+    /// # Errors
+    /// When one lacks a table after [`wait::SOON`].
+    pub async fn tables_on_both(&self, pair: &str, shards: &[i32], tables: &[&str]) -> Result<()> {
+        let cluster: shardwright::api::ShardCluster = self.get(&self.cluster).await?;
+        let prefix = cluster.spec.shards.database_prefix;
+        let mut wanted = vec![];
+        for shard in shards {
+            let database = self.database(*shard).await?;
+            wanted.extend(tables.iter().map(|t| format!("{database}.{t}")));
+        }
+        ensure!(!wanted.is_empty(), "nothing is asked for");
+        for ordinal in names::ORDINALS {
+            wait::until(&format!("the tables on {pair}-{ordinal}"), wait::SOON, || async {
+                let has: std::collections::BTreeSet<String> = self
+                    .server(pair, ordinal)
+                    .await?
+                    .tables(&prefix)
+                    .await?
+                    .into_iter()
+                    .collect();
+                let missing: Vec<_> = wanted.iter().filter(|t| !has.contains(*t)).cloned().collect();
+                Ok(Seen::when(missing.is_empty(), || format!("missing {missing:?}")))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! What must hold all the time, watched from outside for as long as a scenario runs.
+//!
+//! - Rule P1: each server is asked every 100 ms whether it takes writes. In this version the active server never changes, so a pair of
+//!   which two servers were ever seen writable is broken.
+//! - The published map: its version never falls, and no shard that was in it is ever missing.
+
+use crate::fleet::{Fleet, Map};
+use crate::server::Server;
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt;
+use kube::api::ListParams;
+use shardwright::api::names;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+const EVERY: Duration = Duration::from_millis(100);
+const LOOK_FOR_PODS: Duration = Duration::from_secs(1);
+
+/// What was seen so far.
+#[derive(Clone, Default)]
+pub struct Sights(Arc<Mutex<Record>>);
+
+#[derive(Default)]
+struct Record {
+    /// By pair: Pods that were seen writable, with their server_uuid.
+    writable: BTreeMap<String, BTreeSet<String>>,
+    /// By name: the highest version of a map and the shards that were in it.
+    maps: BTreeMap<String, (i64, BTreeSet<i32>)>,
+    /// What was wrong with a map.
+    map_faults: Vec<String>,
+    /// Maps are not looked at.
+    maps_suspended: bool,
+    /// Answers of servers.
+    samples: u64,
+}
+
+impl Sights {
+    fn lock(&self) -> Option<MutexGuard<'_, Record>> {
+        self.0.lock().ok()
+    }
+
+    /// Fails when something was seen that must not be; else gives the number of answers of servers.
+    ///
+    /// # Errors
+    /// With what was seen.
+    pub fn verdict(&self) -> Result<u64> {
+        let Some(record) = self.lock() else {
+            bail!("the sampler died")
+        };
+        for (pair, servers) in &record.writable {
+            if servers.len() > 1 {
+                bail!("P1 is broken: of {pair} more than one server was seen writable: {servers:?}");
+            }
+        }
+        if !record.map_faults.is_empty() {
+            bail!("the map: {}", record.map_faults.join("; "));
+        }
+        Ok(record.samples)
+    }
+
+    /// Forgets which servers were seen writable: for scenarios that make a pair anew.
+    pub fn forget_servers(&self) {
+        if let Some(mut r) = self.lock() {
+            r.writable.clear();
+        }
+    }
+
+    /// Does not look at maps while a scenario spoils one by hand.
+    pub fn suspend_maps(&self, suspended: bool) {
+        if let Some(mut r) = self.lock() {
+            r.maps_suspended = suspended;
+        }
+    }
+
+    fn saw_map(&self, name: &str, map: &Map) {
+        let Some(mut r) = self.lock() else { return };
+        if r.maps_suspended {
+            return;
+        }
+        let shards: BTreeSet<i32> = map.shards().into_iter().collect();
+        let (version, known) = r.maps.entry(name.to_owned()).or_default();
+        let mut fault = None;
+        if map.version < *version {
+            fault = Some(format!(
+                "{name}: the version fell from {version} to {}",
+                map.version
+            ));
+        }
+        let missing: Vec<_> = known.difference(&shards).copied().collect();
+        if !missing.is_empty() {
+            fault = Some(format!(
+                "{name} version {}: shards {missing:?} are missing",
+                map.version
+            ));
+        }
+        *version = map.version.max(*version);
+        known.extend(shards);
+        if let Some(fault) = fault
+            && r.map_faults.len() < 5
+        {
+            r.map_faults.push(fault);
+        }
+    }
+
+    fn saw_server(&self, pair: &str, ordinal: usize, writable: bool, uuid: &str) {
+        let Some(mut r) = self.lock() else { return };
+        r.samples += 1;
+        if writable {
+            let who = format!("{} ({uuid})", names::pod(pair, ordinal));
+            r.writable.entry(pair.to_owned()).or_default().insert(who);
+        }
+    }
+}
+
+/// Watches one namespace until it is dropped.
+pub struct Sampler(JoinHandle<()>, JoinHandle<()>);
+
+impl Sampler {
+    /// Starts watching.
+    pub fn start(fleet: Arc<Fleet>) -> Self {
+        Self(
+            tokio::spawn(find_pods(fleet.clone())),
+            tokio::spawn(watch_maps(fleet)),
+        )
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.0.abort();
+        self.1.abort();
+    }
+}
+
+async fn watch_maps(fleet: Arc<Fleet>) {
+    let selector = ListParams::default().labels(names::MAP_LABEL);
+    loop {
+        if let Ok(maps) = fleet.api::<ConfigMap>().list(&selector).await {
+            for cm in maps.items {
+                if let Ok(map) = Map::of(&cm) {
+                    fleet.sights.saw_map(&cm.name_any(), &map);
+                }
+            }
+        }
+        tokio::time::sleep(EVERY * 2).await;
+    }
+}
+
+/// Keeps one task a Pod; a task ends when its Pod is another one.
+async fn find_pods(fleet: Arc<Fleet>) {
+    let mut tasks: BTreeMap<String, Task> = BTreeMap::new();
+    let selector = ListParams::default().labels(names::PAIR_LABEL);
+    loop {
+        if let Ok(pods) = fleet.api::<Pod>().list(&selector).await {
+            let now: BTreeSet<_> = pods.items.iter().filter_map(ResourceExt::uid).collect();
+            tasks.retain(|uid, _| now.contains(uid));
+            for pod in pods.items {
+                let (Some(uid), Some(pair)) = (pod.uid(), pod.labels().get(names::PAIR_LABEL).cloned())
+                else {
+                    continue;
+                };
+                let Some(ordinal) = names::ORDINALS
+                    .into_iter()
+                    .find(|n| names::pod(&pair, *n) == pod.name_any())
+                else {
+                    continue;
+                };
+                tasks
+                    .entry(uid)
+                    .or_insert_with(|| Task(tokio::spawn(watch_server(fleet.clone(), pair, ordinal))));
+            }
+        }
+        tokio::time::sleep(LOOK_FOR_PODS).await;
+    }
+}
+
+struct Task(JoinHandle<()>);
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn watch_server(fleet: Arc<Fleet>, pair: String, ordinal: usize) {
+    let mut open: Option<Server> = None;
+    loop {
+        tokio::time::sleep(if open.is_some() { EVERY } else { EVERY * 3 }).await;
+        let server = match open.as_mut() {
+            Some(server) => server,
+            // Refused while mysqld starts, or before there are credentials.
+            None => match fleet.server(&pair, ordinal).await {
+                Ok(server) => open.insert(server),
+                Err(_) => continue,
+            },
+        };
+        match server.vitals().await {
+            Ok(v) => fleet.sights.saw_server(&pair, ordinal, !v.read_only, &v.uuid),
+            Err(_) => open = None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(version: i64, last: i32) -> Map {
+        let text = format!(
+            r#"{{"version":{version},"entries":[{{"first":0,"last":{last},"pair":"p","active":{{"host":"h","port":1}},"passive":{{"host":"i","port":1}}}}]}}"#
+        );
+        Map::parse(text, "[]".into()).unwrap()
+    }
+
+    #[test]
+    fn two_writable_servers_are_told() {
+        let s = Sights::default();
+        s.saw_server("p", 0, true, "a");
+        s.saw_server("p", 1, false, "b");
+        s.verdict().unwrap();
+        s.saw_server("p", 1, true, "b");
+        s.verdict().unwrap_err();
+        s.forget_servers();
+        s.verdict().unwrap();
+    }
+
+    #[test]
+    fn a_version_that_falls_and_a_shard_that_goes_are_told() {
+        let s = Sights::default();
+        s.saw_map("m", &map(2, 7));
+        s.saw_map("m", &map(3, 9));
+        s.verdict().unwrap();
+        s.saw_map("m", &map(2, 9));
+        s.verdict().unwrap_err();
+        let s = Sights::default();
+        s.saw_map("m", &map(2, 7));
+        s.saw_map("m", &map(3, 6));
+        s.verdict().unwrap_err();
+    }
+}

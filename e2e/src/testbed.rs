@@ -1,0 +1,90 @@
+//! What only the test bed on this machine allows: its processes are this machine's.
+
+use crate::shell;
+use crate::world::World;
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Kills the first process of a Pod's container by -9. The process is found by the container's control group.
+///
+/// # Errors
+/// When there is none.
+pub async fn kill_container(pod: &Pod, container: &str) -> Result<()> {
+    let id = pod
+        .status
+        .as_ref()
+        .and_then(|s| s.container_statuses.as_ref())
+        .and_then(|all| all.iter().find(|c| c.name == container))
+        .and_then(|c| c.container_id.as_deref())
+        .and_then(|id| id.rsplit('/').next())
+        .with_context(|| format!("{} has no running container {container}", pod.name_any()))?;
+    let mut pids = processes_of(id)?;
+    pids.sort_unstable();
+    let Some(pid) = pids.first() else {
+        bail!("no process of container {id} on this machine")
+    };
+    shell::run(Duration::from_secs(5), None, "kill", &["-9", &pid.to_string()]).await?;
+    Ok(())
+}
+
+fn processes_of(container: &str) -> Result<Vec<u32>> {
+    let mut pids = vec![];
+    for entry in std::fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        // Processes end while this looks.
+        let groups = std::fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
+        if groups.contains(container) {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}
+
+/// Resident memory of a Pod's first process, in bytes.
+///
+/// # Errors
+/// When it is not found on this machine.
+pub fn resident(pod: &Pod) -> Result<u64> {
+    let id = pod
+        .status
+        .as_ref()
+        .and_then(|s| s.container_statuses.as_ref())
+        .and_then(|all| all.first())
+        .and_then(|c| c.container_id.as_deref())
+        .and_then(|id| id.rsplit('/').next())
+        .context("no container")?;
+    let pid = processes_of(id)?.into_iter().min().context("no process")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib: u64 = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmRSS:"))
+        .and_then(|l| l.split_whitespace().next())
+        .context("no VmRSS")?
+        .parse()?;
+    Ok(kib * 1024)
+}
+
+impl World {
+    /// Runs the test bed's script.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub async fn bed(&self, args: &[&str]) -> Result<String> {
+        let script = self.settings.cluster_script.to_string_lossy().into_owned();
+        shell::run(Duration::from_secs(120), None, &script, args).await
+    }
+
+    /// Path of the API server's audit log of writes.
+    ///
+    /// # Errors
+    /// When the test bed is not up.
+    pub async fn audit_log(&self) -> Result<PathBuf> {
+        Ok(self.bed(&["audit"]).await?.trim().into())
+    }
+}

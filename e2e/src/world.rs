@@ -1,0 +1,119 @@
+//! The cluster under test: a client for its API, and what the run was told.
+
+use crate::settings::Settings;
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::{Api, Client};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Shared by everything in a run.
+#[derive(Clone)]
+pub struct World {
+    /// For the Kubernetes API, with an administrator's rights.
+    pub client: Client,
+    /// What the run was told.
+    pub settings: Arc<Settings>,
+}
+
+/// Label on every namespace that a run makes.
+pub const MADE_BY: &str = "shardwright-e2e";
+
+impl World {
+    /// Connects by KUBECONFIG.
+    ///
+    /// # Errors
+    /// When there is no kubeconfig or the API server does not answer.
+    pub async fn connect(settings: Settings) -> Result<Self> {
+        let config = kube::Config::infer().await.context("find a kubeconfig")?;
+        let client = Client::try_from(config)?;
+        let version = client.apiserver_version().await.context("reach the API server")?;
+        eprintln!("Kubernetes {}", version.git_version);
+        Ok(Self {
+            client,
+            settings: Arc::new(settings),
+        })
+    }
+
+    /// Makes a namespace that enforces the restricted Pod Security Standard.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub async fn make_namespace(&self, name: &str) -> Result<()> {
+        let labels = BTreeMap::from([
+            (
+                "pod-security.kubernetes.io/enforce".to_owned(),
+                "restricted".to_owned(),
+            ),
+            ("app.kubernetes.io/managed-by".to_owned(), MADE_BY.to_owned()),
+        ]);
+        let ns = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                labels: Some(labels),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        self.namespaces()
+            .create(&PostParams::default(), &ns)
+            .await
+            .with_context(|| format!("make namespace {name}"))?;
+        Ok(())
+    }
+
+    /// Starts the deletion of a namespace; it ends by itself.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub async fn delete_namespace(&self, name: &str) -> Result<()> {
+        match self.namespaces().delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
+            other => Ok(other.map(|_| ())?),
+        }
+    }
+
+    /// A client that gives the first answer, whatever it is.
+    ///
+    /// # Errors
+    /// When there is no kubeconfig.
+    pub async fn client_without_retries(&self) -> Result<Client> {
+        let mut config = kube::Config::infer().await?;
+        config.default_retry = false;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// All namespaces.
+    pub fn namespaces(&self) -> Api<Namespace> {
+        Api::all(self.client.clone())
+    }
+
+    /// The operator's Pods.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub async fn operator_pods(&self) -> Result<Vec<Pod>> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.settings.operator_namespace);
+        let selector = format!(
+            "app.kubernetes.io/instance={},app.kubernetes.io/component=operator",
+            Settings::RELEASE
+        );
+        Ok(api.list(&ListParams::default().labels(&selector)).await?.items)
+    }
+
+    /// `address:port` of the HTTP server of each operator that is ready.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub async fn operator_addresses(&self) -> Result<Vec<String>> {
+        Ok(self
+            .operator_pods()
+            .await?
+            .into_iter()
+            .filter(|p| p.metadata.deletion_timestamp.is_none())
+            .filter_map(|p| p.status?.pod_ip)
+            .map(|ip| format!("{ip}:8080"))
+            .collect())
+    }
+}

@@ -1,0 +1,181 @@
+//! The Secrets with a cluster's passwords and certificates: made once, healed from whichever copy is left.
+
+use super::{
+    apply::{self, Error as ApiError},
+    credentials, tls,
+};
+use crate::{
+    api::{MySQLPair, names},
+    core::credentials::{CA_CRT, Copy, Credentials, CredentialsError, Healed, heal},
+    observe::pair::credentials as read,
+    resources::{
+        PairContext, accounts_sql,
+        secrets::{self, TLS_CRT, TLS_KEY},
+    },
+};
+use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+};
+use std::collections::BTreeMap;
+
+/// Why there are no credentials.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// A Secret is there that cannot be used and is not overwritten.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Garbled(Vec<CredentialsError>),
+    /// None could be made.
+    #[error(transparent)]
+    Credentials(#[from] credentials::Error),
+    /// No certificate could be made.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+}
+
+/// The credentials of a cluster: its own copy; when that is lost, the copy of one of its pairs, which brings it back; when there
+/// is none at all, new ones. Two who do this at once end with the same: the Secret is created, never overwritten by new ones.
+///
+/// # Errors
+/// [`Error`].
+pub async fn of_cluster(
+    client: &Client,
+    manager: &str,
+    namespace: &str,
+    cluster: &str,
+    now: Timestamp,
+) -> Result<Credentials, Error> {
+    let own = read(client, namespace, &names::credentials_secret(cluster))
+        .await?
+        .copy;
+    if let Ok(Some(credentials)) = own {
+        return Ok(credentials);
+    }
+    let mut copies: Vec<(String, Copy)> = vec![];
+    for pair in pairs_of(client, namespace, cluster).await? {
+        let found = read(client, namespace, &names::pair_credentials_secret(&pair)).await?;
+        copies.push((pair, found.copy));
+    }
+    match heal(&own, &copies) {
+        Healed::Survives { credentials, .. } => {
+            let secret = secrets::cluster_credentials(namespace, cluster, &credentials);
+            match own {
+                // Only its own hand overwrites a garbled one.
+                Err(_) => {
+                    apply::apply(client, manager, &secret).await?;
+                    Ok(*credentials)
+                }
+                Ok(_) => create(client, namespace, cluster, &secret, *credentials).await,
+            }
+        }
+        Healed::NoneYet => {
+            let new = credentials::generate(cluster, now)?;
+            let secret = secrets::cluster_credentials(namespace, cluster, &new);
+            create(client, namespace, cluster, &secret, new).await
+        }
+        Healed::Garbled(errors) => Err(Error::Garbled(errors)),
+    }
+}
+
+/// Names of the cluster's pairs, ascending.
+async fn pairs_of(client: &Client, namespace: &str, cluster: &str) -> Result<Vec<String>, ApiError> {
+    let api = Api::<MySQLPair>::namespaced(client.clone(), namespace);
+    let lp = ListParams::default().fields(&format!("spec.clusterRef.name={cluster}"));
+    let list = apply::call("list", format!("MySQLPair {namespace}"), api.list(&lp)).await?;
+    let mut pairs: Vec<String> = list.iter().map(ResourceExt::name_any).collect();
+    pairs.sort();
+    Ok(pairs)
+}
+
+/// Creates the cluster's Secret; when somebody else was faster, theirs is taken.
+async fn create(
+    client: &Client,
+    namespace: &str,
+    cluster: &str,
+    secret: &Secret,
+    credentials: Credentials,
+) -> Result<Credentials, Error> {
+    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    match apply::call(
+        "create",
+        apply::describe(secret),
+        api.create(&PostParams::default(), secret),
+    )
+    .await
+    {
+        Ok(_) => Ok(credentials),
+        Err(e) if e.is_already_exists() => {
+            match read(client, namespace, &names::credentials_secret(cluster))
+                .await?
+                .copy
+            {
+                Ok(Some(theirs)) => Ok(theirs),
+                Ok(None) => Err(e.into()),
+                Err(garbled) => Err(Error::Garbled(vec![garbled])),
+            }
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Makes a pair's two Secrets what they should be. Nothing is written when they are.
+///
+/// # Errors
+/// [`Error`].
+pub async fn of_pair(
+    client: &Client,
+    manager: &str,
+    ctx: &PairContext,
+    credentials: &Credentials,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let name = names::pair_credentials_secret(&ctx.pair);
+    let found = apply::get::<Secret>(client, &ctx.namespace, &name).await?;
+    let wanted = secrets::pair_credentials(ctx, credentials);
+    if !same(found.as_ref(), &wanted) {
+        apply::apply(client, manager, &wanted).await?;
+    }
+    let name = names::tls_secret(&ctx.pair);
+    let found = apply::get::<Secret>(client, &ctx.namespace, &name).await?;
+    let server_names = secrets::server_names(&ctx.namespace, &ctx.pair);
+    let there = found.as_ref().and_then(pair_in);
+    let fits = found
+        .as_ref()
+        .is_some_and(|s| text(s, CA_CRT).as_deref() == Some(&credentials.ca_crt));
+    if fits && tls::renewal(&credentials.ca_crt, there.as_ref(), &server_names, now).is_none() {
+        return Ok(());
+    }
+    let new = tls::issue_server(&credentials.ca_crt, &credentials.ca_key, &server_names, now)?;
+    let wanted = secrets::tls(ctx, &credentials.ca_crt, &new.crt, &new.key);
+    apply::apply(client, manager, &wanted).await?;
+    Ok(())
+}
+
+/// Whether the Secret says what is wanted, and belongs to what it should.
+fn same(found: Option<&Secret>, wanted: &Secret) -> bool {
+    let Some(found) = found else { return false };
+    let none = BTreeMap::new();
+    let labels = |s: &Secret| -> BTreeMap<String, String> { s.labels().clone() };
+    let (has, wants) = (labels(found), labels(wanted));
+    let data =
+        |s: &Secret| -> BTreeMap<String, ByteString> { s.data.clone().unwrap_or_else(|| none.clone()) };
+    let (there, want) = (data(found), data(wanted));
+    want.iter().all(|(k, v)| there.get(k) == Some(v))
+        && there.contains_key(accounts_sql::FILE)
+        && wants.iter().all(|(k, v)| has.get(k) == Some(v))
+}
+
+fn text(s: &Secret, key: &str) -> Option<String> {
+    String::from_utf8(s.data.as_ref()?.get(key)?.0.clone()).ok()
+}
+
+fn pair_in(s: &Secret) -> Option<tls::Pair> {
+    Some(tls::Pair {
+        crt: text(s, TLS_CRT)?,
+        key: text(s, TLS_KEY)?,
+    })
+}

@@ -1,0 +1,184 @@
+//! The servers of pairs, each over a connection that is held open between passes: opening one takes far longer than asking.
+
+use crate::{
+    core::{
+        databases::Naming,
+        gtid::GtidSet,
+        pair::observed::{Channel, Server, ServerState},
+    },
+    deadline,
+    mysql::{Access, Error, Session, state},
+};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+/// For all that is asked of one server in one pass.
+const ONE_SERVER: Duration = Duration::from_secs(8);
+/// How long a pass waits for a follower to have what its source had.
+const REACH_SECONDS: f32 = 0.5;
+
+/// A server to ask: where it is, and which incarnation of its Pod that is.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `namespace/pod`.
+    pub key: String,
+    /// UID of the Pod.
+    pub uid: String,
+    /// How it is reached.
+    pub access: Access,
+}
+
+/// What was seen of a server, and the connection that saw it: an action on it runs there (rule P7).
+#[derive(Debug)]
+pub struct Seen {
+    /// What was seen.
+    pub server: Server,
+    /// The connection, when there is one.
+    pub session: Option<Session>,
+}
+
+impl Seen {
+    /// Nothing to ask at.
+    pub fn absent() -> Self {
+        Self {
+            server: Server::Absent,
+            session: None,
+        }
+    }
+}
+
+/// The connections that are held, and the copies that run. Nothing in it is needed for safety (rule O1).
+#[derive(Default)]
+pub struct Servers {
+    held: Mutex<HashMap<String, (String, Session)>>,
+    copies: Mutex<HashMap<String, JoinHandle<()>>>,
+}
+
+impl Servers {
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<String, (String, Session)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn copies(&self) -> std::sync::MutexGuard<'_, HashMap<String, JoinHandle<()>>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at both servers of a pair, side by side: a dead one delays the other by nothing but its own deadline.
+    pub async fn look(&self, targets: [Option<Target>; 2], naming: Option<&Naming>) -> [Seen; 2] {
+        let [a, b] = targets;
+        let (mut a, mut b) = futures::join!(self.one(a, naming), self.one(b, naming));
+        // What one had at the first reading is compared with what the other one has now.
+        let had = [&a, &b].map(|s| executed(&s.server));
+        let [had_a, had_b] = had;
+        futures::join!(later(&mut a, had_b), later(&mut b, had_a));
+        [a, b]
+    }
+
+    async fn one(&self, target: Option<Target>, naming: Option<&Naming>) -> Seen {
+        let Some(target) = target else {
+            return Seen::absent();
+        };
+        let held = self.take(&target);
+        match deadline::within(ONE_SERVER, ask(held, target.access, naming)).await {
+            Ok(Ok((session, state))) => Seen {
+                server: Server::Up(Box::new(state)),
+                session: Some(session),
+            },
+            Ok(Err(e)) => Seen {
+                server: failed(&e),
+                session: None,
+            },
+            Err(e) => Seen {
+                server: Server::Unreachable(e.to_string()),
+                session: None,
+            },
+        }
+    }
+
+    /// The connection that is held to this incarnation, with these credentials.
+    fn take(&self, target: &Target) -> Option<Session> {
+        let (uid, session) = self.held().remove(&target.key)?;
+        (uid == target.uid && *session.access() == target.access && !session.is_broken()).then_some(session)
+    }
+
+    /// Holds a connection for the next pass, unless it is broken.
+    pub fn hold(&self, key: &str, uid: &str, session: Session) {
+        if !session.is_broken() {
+            self.held().insert(key.to_owned(), (uid.to_owned(), session));
+        }
+    }
+
+    /// Lets go of everything of a pair's server.
+    pub fn forget(&self, key: &str) {
+        self.held().remove(key);
+        self.copies().remove(key);
+    }
+
+    /// Whether this process is copying over the server.
+    pub fn copying(&self, key: &str) -> bool {
+        self.copies().get(key).is_some_and(|h| !h.is_finished())
+    }
+
+    /// Remembers a copy that runs.
+    pub fn copy(&self, key: &str, task: JoinHandle<()>) {
+        self.copies().insert(key.to_owned(), task);
+    }
+}
+
+/// Asks over the connection that is held, and over a new one when that turns out to be dead.
+async fn ask(
+    held: Option<Session>,
+    access: Access,
+    naming: Option<&Naming>,
+) -> Result<(Session, ServerState), Error> {
+    if let Some(mut session) = held {
+        match state::read(&mut session, naming).await {
+            Ok(state) => return Ok((session, state)),
+            Err(e) if session.is_broken() && !matches!(e, Error::Timeout(_)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let mut session = Session::open(access).await?;
+    let state = state::read(&mut session, naming).await?;
+    Ok((session, state))
+}
+
+/// The second reading. One that fails leaves the server unreachable: half an answer is none.
+async fn later(seen: &mut Seen, other_had: Option<GtidSet>) {
+    let (Server::Up(state), Some(session)) = (&mut seen.server, &mut seen.session) else {
+        return;
+    };
+    let applies = state.channel.as_ref().is_some_and(Channel::runs);
+    let reach = other_had
+        .filter(|set| applies && !set.is_subset_of(&state.executed))
+        .map(|set| set.minus(&state.executed));
+    match state::executed(session, reach.as_ref().map(|set| (set, REACH_SECONDS))).await {
+        Ok(set) => state.executed_later = set,
+        Err(e) => {
+            let server = failed(&e);
+            seen.server = server;
+            seen.session = None;
+        }
+    }
+}
+
+fn executed(server: &Server) -> Option<GtidSet> {
+    match server {
+        Server::Up(s) => Some(s.executed.clone()),
+        _ => None,
+    }
+}
+
+/// A login that is refused and a certificate that is not the cluster's mean the same: the server was started with other
+/// credentials.
+fn failed(e: &Error) -> Server {
+    let text = e.to_string();
+    if e.is_access_denied() || text.contains("invalid peer certificate") {
+        Server::AccessDenied(text)
+    } else {
+        Server::Unreachable(text)
+    }
+}

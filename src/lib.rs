@@ -18,5 +18,6 @@ pub mod mysql;
 pub mod observe;
 pub mod report;
 pub mod resources;
+pub mod run;
 pub mod shutdown;
 pub mod telemetry;

@@ -8,10 +8,7 @@ fn main() -> ExitCode {
     // Two crates could bring a provider each; the choice is made here, once. It fails only if it was made before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Cli::parse().command {
-        Command::Run(_) => {
-            eprintln!("error: this build has no operator");
-            ExitCode::from(1)
-        }
+        Command::Run(args) => shardwright::run::main(args),
         Command::Tool(tool) => cli::tool(tool),
     }
 }

@@ -1,15 +1,7 @@
 //! Logs: to standard error, as text for people or as JSON for collectors. The filter is `RUST_LOG`, `info` when absent.
 
+use crate::cli::LogFormat;
 use tracing_subscriber::{EnvFilter, fmt, prelude::*};
-
-/// How log lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
-    /// One line for people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
 
 /// Installs the subscriber for the whole process; a second call changes nothing.
 pub fn init(format: LogFormat) {

@@ -5,3 +5,11 @@ pub mod context;
 pub mod pair;
 
 pub use context::Context;
+
+use crate::shutdown::Signal;
+use std::sync::Arc;
+
+/// Runs every controller until the signal was given and their running passes have ended.
+pub async fn all(ctx: Arc<Context>, stop: Signal) {
+    pair::run(ctx, stop).await;
+}

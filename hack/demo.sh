@@ -25,39 +25,27 @@ install() {
   kubectl -n shardwright-system get deployment shardwright
 }
 
-field() { kubectl get "shardcluster/$fleet" -o "jsonpath=$1" 2>/dev/null || true; }
+e2e() { "$BED" exec "$CARGO_TARGET_DIR/release/e2e" "$@"; }
 
-# Says what has changed since the last look, until the fleet is ready.
-wait_ready() {
-  local began=$SECONDS now last=''
+# Prints what has changed since the last look, until everything is ready.
+apply_and_wait() {
   kubectl apply "${sample[@]}"
-  while :; do
-    now="$(field '{.status.pairsReady}') pairs ready, $(field '{.status.openShards}') shards open: "
-    now+=$(field '{.status.conditions[?(@.type=="Ready")].reason}')
-    [ "$now" = "$last" ] || printf '    %3d s  %s\n' $((SECONDS - began)) "$now"
-    last=$now
-    [ "$(field '{.status.conditions[?(@.type=="Ready")].status}')" != True ] || break
-    if [ $((SECONDS - began)) -gt $patience ]; then
-      kubectl get pods,shardclusters,mysqlpairs,shardranges -o wide
-      kubectl events | tail -n 30
-      die "the fleet is not ready after $patience s"
-    fi
-    sleep 1
-  done
+  if ! e2e wait-ready --namespace default --timeout "$patience"; then
+    kubectl get pods,shardclusters,mysqlpairs,shardranges -o wide
+    kubectl events | tail -n 30
+    return 1
+  fi
 }
 
 hack/prerequisites.sh
 times_begin
 bed_ready demo
 step "install the operator" install
-step "apply the fleet and wait" wait_ready
+step "apply the fleet and wait" apply_and_wait
 say "What there is now"
 kubectl get shardclusters,mysqlpairs,shardranges
-say "The shard map, as a script reads it"
-kubectl get configmap "$fleet-shard-map" -o 'jsonpath={.data.ranges\.json}'
-echo
 step "an application writes an object through the map and reads it back" \
-  env SHARDWRIGHT_E2E_LOCAL=true "$BED" exec "$CARGO_TARGET_DIR/release/e2e" demo-write --cluster "$fleet"
+  e2e demo-write --namespace default --cluster "$fleet"
 
 cat >&2 <<TEXT
 

@@ -27,8 +27,12 @@ given=${KUBECONFIG:-}
 times_begin
 [ -z "$check" ] || hack/check.sh
 
-mkdir -p e2e-results
-[ "$command" != run ] || arguments+=(--junit e2e-results/junit.xml)
+mkdir -p e2e-results bench-results
+if [ "$command" = run ]; then
+  arguments+=(--junit e2e-results/junit.xml --report e2e-results/report.json)
+else
+  arguments+=(--json bench-results/bench.json)
+fi
 e2e=$CARGO_TARGET_DIR/release/e2e
 if [ -n "$given" ]; then
   note "the cluster of KUBECONFIG=$given is used; scenarios that kill nodes are skipped by name"

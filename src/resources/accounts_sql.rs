@@ -13,6 +13,9 @@ pub const FILE: &str = "accounts.sql";
 
 /// What the operator's account may do, and no more: it sets variables, replication and fences, makes accounts and shard
 /// databases, and grants the application what it has itself (the four statements on rows).
+///
+/// A privilege that is added here reaches a server when it is next started, and an upgrade of the operator starts none (rule
+/// O2): what needs it has to do without it until then.
 pub const OPERATOR_PRIVILEGES: &[&str] = &[
     "ALTER",
     "BACKUP_ADMIN",
@@ -36,6 +39,7 @@ pub const OPERATOR_PRIVILEGES: &[&str] = &[
     "SHUTDOWN",
     "SYSTEM_VARIABLES_ADMIN",
     "UPDATE",
+    "XA_RECOVER_ADMIN",
 ];
 
 /// The text of the file.
@@ -54,9 +58,10 @@ pub fn accounts_sql(credentials: &Credentials) -> String {
     sql
 }
 
+/// The password's rules are the account's own: a general rule against old passwords would refuse the same one at the next boot.
 fn account(sql: &mut String, name: &str, password: &str, require: &str, privileges: &str) {
     let with = format!(
-        "IDENTIFIED WITH caching_sha2_password BY '{password}' {require} PASSWORD EXPIRE NEVER ACCOUNT UNLOCK"
+        "IDENTIFIED WITH caching_sha2_password BY '{password}' {require} PASSWORD EXPIRE NEVER PASSWORD HISTORY 0 PASSWORD REUSE INTERVAL 0 DAY ACCOUNT UNLOCK"
     );
     let _ = writeln!(sql, "CREATE USER IF NOT EXISTS {name} {with};");
     let _ = writeln!(sql, "ALTER USER {name} {with};");

@@ -91,7 +91,7 @@ pub static OWNED: &[Owned] = &[
         writes: &[
             ("datadir", "/var/lib/mysql/data"),
             ("socket", "/run/mysqld/mysqld.sock"),
-            ("pid_file", "/run/mysqld/mysqld.pid"),
+            ("pid_file", "mysqld.pid"),
             ("tmpdir", "/tmp"),
         ],
         why: "the volume is mounted there, and everything else of the container is read-only",
@@ -112,6 +112,8 @@ pub static OWNED: &[Owned] = &[
             "print_defaults",
             "no_defaults",
             "defaults_*",
+            "keyring_migration_*",
+            "tc_heuristic_recover",
         ],
         writes: &[],
         why: "it makes mysqld do something else than serve",
@@ -129,6 +131,7 @@ pub static OWNED: &[Owned] = &[
             "offline_mode",
             "innodb_read_only",
             "autocommit",
+            "transaction_read_only",
         ],
         writes: &[
             ("read_only", "ON"),

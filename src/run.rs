@@ -74,9 +74,9 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
     let lead = lead(client, &args, metrics, &shutdown);
 
     tokio::select! {
-        served = server => served.with_context(|| format!("serve HTTP on {}", args.listen)),
+        outcome = server => outcome.with_context(|| format!("serve HTTP on {}", args.listen)),
         () = follow => bail!("the watch of the shard maps ended"),
-        led = lead => led,
+        outcome = lead => outcome,
     }
 }
 

@@ -48,7 +48,7 @@ async fn follow_one(client: Client, namespace: Option<String>, maps: &Maps, sync
     let labelled = watcher::Config::default().labels(names::MAP_LABEL);
     let config_maps = watcher(config_maps, labelled).default_backoff();
     let records = drain(clusters, synced.clone(), |cluster, gone| {
-        saw_cluster(maps, &cluster, gone)
+        saw_cluster(maps, &cluster, gone);
     });
     let published = drain(config_maps, synced, |map, gone| {
         // A deleted one is made again by the leader; until then the last one is served.

@@ -5,6 +5,7 @@
     reason = "a command for a terminal"
 )]
 
+mod bench;
 mod blueprint;
 mod demo;
 mod diagnose;
@@ -46,6 +47,8 @@ enum Command {
     List,
     /// Install the operator and run scenarios.
     Run(runner::Options),
+    /// Measure the figures that the project wants to reach.
+    Bench(bench::Options),
     /// Write an object through the published map as an application would, and read it back.
     DemoWrite(demo::Options),
     /// Wait until every cluster, pair and range of a namespace is Ready, and show how far they are.
@@ -67,9 +70,18 @@ async fn main() -> Result<()> {
             Ok(())
         }
         Command::Run(options) => run(cli.settings, options).await,
+        Command::Bench(options) => measure(cli.settings, &options).await,
         Command::DemoWrite(options) => demo::write(&World::connect(cli.settings).await?, &options).await,
         Command::WaitReady(options) => demo::wait_ready(&World::connect(cli.settings).await?, &options).await,
     }
+}
+
+async fn measure(settings: settings::Settings, options: &bench::Options) -> Result<()> {
+    let world = World::connect(settings).await?;
+    if !world.settings.no_install {
+        world.install(&world.settings.operator_image, &[]).await?;
+    }
+    bench::run(&world, options).await
 }
 
 fn list() {

@@ -27,7 +27,8 @@ for values in "$chart"/ci/bad/*.yaml; do
   esac
 done
 hack/tool.sh kustomize config/default >"$out/kustomize.yaml"
-for overlay in config/prometheus config/samples config/samples/gitops config/samples/original-2015; do
+hack/tool.sh kustomize config/prometheus >"$out/prometheus.yaml"
+for overlay in config/samples config/samples/gitops config/samples/original-2015; do
   hack/tool.sh kustomize "$overlay" >/dev/null
 done
 cp crds/*.yaml "$out/crds/"

@@ -2,7 +2,7 @@
 """What the chart and the kustomization make, compared with each other and with the rules they have to keep.
 
 check_packaging.py DIR, where DIR holds default.yaml, namespaced.yaml, everything.yaml, minimal.yaml (helm template),
-kustomize.yaml (kustomize build config/default) and crds/ (the generated ones).
+kustomize.yaml (kustomize build config/default), prometheus.yaml (config/prometheus) and crds/ (the generated ones).
 """
 
 import pathlib
@@ -143,6 +143,13 @@ def main(directory):
             for key in ("selector", "podSelector"):
                 spec.pop(key, None)
         same(f"{kind}.spec", x, y)
+
+    # The optional objects for Prometheus.
+    x, y = files["everything"], files["prometheus"]
+    monitor, rule = (of_kind(x, k)["sw"]["spec"] for k in ("ServiceMonitor", "PrometheusRule"))
+    same("PrometheusRule.spec", rule, of_kind(y, "PrometheusRule")["shardwright"]["spec"])
+    endpoint = of_kind(y, "ServiceMonitor")["shardwright"]["spec"]["endpoints"][0]
+    same("ServiceMonitor.spec.endpoints[0].path", monitor["endpoints"][0]["path"], endpoint["path"])
 
     # One version everywhere.
     cargo = re.search(r'^version = "(.*)"$', pathlib.Path("Cargo.toml").read_text(), re.M)[1]

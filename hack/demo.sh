@@ -18,9 +18,13 @@ case ${FLEET:-quickstart} in
 esac
 kubectl() { "$BED" kubectl "$@"; }
 
+# The annotation has a changed image of the same name roll the operator.
 install() {
+  local content
+  content=$(sha256sum "$CARGO_TARGET_DIR/images/dev.tar" | cut -c 1-16)
   "$BED" helm upgrade --install shardwright charts/shardwright --namespace shardwright-system --create-namespace \
-    --set image.repository=shardwright/shardwright --set image.tag=dev --wait --timeout 3m >/dev/null
+    --set image.repository=shardwright/shardwright --set image.tag=dev \
+    --set-string "podAnnotations.demo/image=$content" --wait --timeout 3m >/dev/null
   kubectl label namespace shardwright-system --overwrite pod-security.kubernetes.io/enforce=restricted >/dev/null
   kubectl -n shardwright-system get deployment shardwright
 }

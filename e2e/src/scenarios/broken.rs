@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use kube::api::ObjectMeta;
 use serde_json::json;
-use shardwright::api::mysql_template::Scheduling;
+use shardwright::api::mysql_template::{MysqlOverrides, Scheduling, Storage};
 use shardwright::api::shard_cluster::Tables;
 use shardwright::api::{LocalRef, MySQLPair, ShardCluster, ShardRange};
 
@@ -125,11 +125,24 @@ async fn no_mysql(f: &Fleet) -> Result<()> {
 }
 
 async fn volume(f: &Fleet) -> Result<()> {
-    apply(f, |c| {
-        c.spec.mysql.storage.class_name = Some("e2e-there-is-none".into());
-    })
-    .await?;
+    f.apply(&bp::cluster(f)).await?;
+    let mut pair = bp::pair(f, PAIR);
+    pair.spec.mysql = Some(MysqlOverrides {
+        storage: Some(Storage {
+            class_name: Some("e2e-there-is-none".into()),
+            ..bp::cluster(f).spec.mysql.storage
+        }),
+        ..MysqlOverrides::default()
+    });
+    f.apply(&pair).await?;
+    f.apply(&bp::range(f, RANGE, 0, 7, PAIR)).await?;
     not_ready(f, "VolumeNotBound", "").await?;
+    let claim: PersistentVolumeClaim = f.get("data-p0-0").await?;
+    let class = claim.spec.and_then(|s| s.storage_class_name);
+    ensure!(
+        class.as_deref() == Some("e2e-there-is-none"),
+        "the claim's class is {class:?}"
+    );
     for name in [RANGE] {
         f.delete::<ShardRange>(name).await?;
     }

@@ -37,6 +37,31 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
+    fn the_scenarios_that_the_docs_name_exist() {
+        let names: BTreeSet<_> = super::all()
+            .into_iter()
+            .flat_map(|g| g.scenarios.into_iter().map(|s| s.name))
+            .collect();
+        for line in include_str!("../../../docs/field-scenarios.tsv")
+            .lines()
+            .filter(|l| !l.starts_with('#'))
+        {
+            let (field, scenario) = line.split_once('\t').unwrap();
+            assert!(
+                names.contains(scenario),
+                "{field} names {scenario}, which there is not"
+            );
+        }
+        let skips = crate::report::allowed_skips(include_str!("../../skips.tsv")).unwrap();
+        for skip in skips.keys() {
+            assert!(
+                names.contains(skip.as_str()),
+                "skips.tsv names {skip}, which there is not"
+            );
+        }
+    }
+
+    #[test]
     fn names_are_unique_and_fit_a_namespace() {
         let mut seen = BTreeSet::new();
         for g in super::all() {

@@ -8,7 +8,8 @@ use crate::shell;
 use crate::wait::{self, Seen};
 use crate::{scenario, shared};
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ListParams;
 use shardwright::api::names;
 use std::time::Duration;
@@ -109,6 +110,18 @@ async fn apply_serves(f: &Fleet) -> Result<()> {
         primary == ["from_id", "to_id"],
         "primary key of a mapping: {primary:?}"
     );
+    for n in names::ORDINALS {
+        let claim: PersistentVolumeClaim = f.get(&format!("data-{}", names::pod(PAIR, n))).await?;
+        let asks = claim
+            .spec
+            .and_then(|s| s.resources)
+            .and_then(|r| r.requests)
+            .unwrap_or_default();
+        ensure!(
+            asks.get("storage") == Some(&Quantity("1Gi".into())),
+            "the claim asks for {asks:?}"
+        );
+    }
     f.intact().await
 }
 

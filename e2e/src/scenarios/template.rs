@@ -471,19 +471,47 @@ async fn resources_change(f: &Fleet) -> Result<()> {
     // A pair's own win over them.
     rolls(f, async {
         let own = json!({"spec": {"mysql": {
-            "resources": {"limits": {"memory": "1000Mi"}},
-            "scheduling": {"nodeSelector": {"kubernetes.io/arch": "amd64"}},
+            "resources": {"requests": {"cpu": "35m"}, "limits": {"memory": "1000Mi"}},
+            "scheduling": {
+                "nodeSelector": {"kubernetes.io/arch": "amd64"},
+                "tolerations": [{"key": "e2e.example/own", "operator": "Exists"}],
+                "priorityClassName": "system-cluster-critical",
+            },
         }}});
         f.edit::<MySQLPair>(PAIR, own).await?;
         Ok(())
     })
     .await?;
     let spec = pod(f, 0).await?.spec.context("no spec")?;
+    let selector = spec.node_selector.unwrap_or_default();
     ensure!(
-        spec.node_selector
-            .is_some_and(|s| s.contains_key("kubernetes.io/arch") && !s.contains_key("kubernetes.io/os")),
-        "the pair's scheduling is not seen"
+        selector.contains_key("kubernetes.io/arch") && !selector.contains_key("kubernetes.io/os"),
+        "node selector {selector:?}"
     );
+    let tolerated = spec.tolerations.unwrap_or_default();
+    ensure!(
+        tolerated
+            .iter()
+            .any(|t| t.key.as_deref() == Some("e2e.example/own")),
+        "tolerations {tolerated:?}"
+    );
+    ensure!(
+        spec.priority_class_name.as_deref() == Some("system-cluster-critical"),
+        "priority {:?}",
+        spec.priority_class_name
+    );
+    let own = ResourceRequirements {
+        // What is not requested is requested as the limit says.
+        requests: Some(quantities(&[("cpu", "35m"), ("memory", "1000Mi")])),
+        limits: Some(quantities(&[("memory", "1000Mi")])),
+        ..ResourceRequirements::default()
+    };
+    let given = spec
+        .containers
+        .iter()
+        .find(|c| c.name == "mysqld")
+        .and_then(|c| c.resources.clone());
+    ensure!(given.as_ref() == Some(&own), "resources {given:?}");
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub struct MysqlTemplate {
     #[schemars(schema_with = "schemas::object_refs")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub image_pull_secrets: Vec<super::LocalRef>,
-    /// Lines for my.cnf, `key = value`, section [mysqld] only. Keys that the operator owns are refused (condition `Stalled`,
+    /// Lines for my.cnf, `key = value`, section `[mysqld]` only. Keys that the operator owns are refused (condition `Stalled`,
     /// reason `ConfigKeyNotAllowed`, which names the key). A change rolls the servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The documents against the code: condition reasons, event reasons, metrics, and links between documents."""
+"""The documents against the code: condition reasons, event reasons, metrics, links between documents, and from code to them."""
 
 import pathlib
 import re
@@ -88,6 +88,10 @@ def main():
     pages = [p for p in pathlib.Path().rglob("*.md") if not {"target", "node_modules"} & set(p.parts)]
     for p in pages:
         links(p)
+
+    for path in pathlib.Path("src").rglob("*.rs"):
+        for page in set(re.findall(r"docs/[a-z-]+\.(?:md|lua|tsv)", path.read_text())):
+            expect(pathlib.Path(page).exists(), f"{path}: names {page}: no such file")
 
     for problem in PROBLEMS:
         print(f"error: {problem}", file=sys.stderr)

@@ -31,6 +31,7 @@ cluster_up() {
         say "cluster $CLUSTER is up with $(< "$STATE/nodes.count") nodes"
         return
     fi
+    raise_limits
     # Whatever an earlier up that was interrupted has left goes first.
     remove_everything
     started=$(now)

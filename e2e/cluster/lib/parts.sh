@@ -118,9 +118,11 @@ part_key() {
     } | sha256sum | cut -c 1-16
 }
 
-# go_version is asked once: a Go command takes longer than all the rest of a key.
-go_version() { echo "$GO_VERSION"; }
-GO_VERSION=$(GOTOOLCHAIN=local go env GOVERSION 2> /dev/null || true)
+# go_version prints what check_go has found, or asks: that takes longer than all the rest of a key.
+go_version() {
+    [ -n "$GO_VERSION" ] || GO_VERSION=$(GOTOOLCHAIN=local go env GOVERSION)
+    echo "$GO_VERSION"
+}
 
 # part_dir prints where a part lies, or will.
 part_dir() { echo "$CACHE/parts/$1-$(part_key "$1")"; }

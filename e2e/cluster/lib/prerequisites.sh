@@ -27,12 +27,30 @@ prerequisites() {
     check_go
 }
 
+GO_VERSION=''
+
 # check_go: only the build needs Go, but without it no cache key can be had either.
 check_go() {
     command -v go > /dev/null || die "needs Go 1.26 or newer on PATH (https://go.dev/dl)"
     local version
-    version=$(GOTOOLCHAIN=local go env GOVERSION)
-    version=${version#go}
+    GO_VERSION=$(GOTOOLCHAIN=local go env GOVERSION)
+    version=${GO_VERSION#go}
     [ "$(printf '1.26\n%s\n' "${version%%-*}" | sort -V | head -n 1)" = 1.26 ] ||
         die "needs Go 1.26 or newer, found $version"
+}
+
+# The machine's limits that many nodes and servers on one machine meet, and what they are raised to. They count all
+# processes of a user together, so that no box can have its own. Without the first, a containerd or kubelet starts
+# without its watchers and stays useless.
+LIMITS=(fs.inotify.max_user_instances:8192 fs.inotify.max_user_watches:524288 fs.aio-max-nr:1048576)
+
+# raise_limits raises those that are lower. They stay raised: another cluster may need them.
+raise_limits() {
+    local pair file
+    for pair in "${LIMITS[@]}"; do
+        file=/proc/sys/$(tr . / <<< "${pair%%:*}")
+        if [ -e "$file" ] && [ "$(< "$file")" -lt "${pair#*:}" ]; then
+            echo "${pair#*:}" > "$file" || die "cannot raise ${pair%%:*} to ${pair#*:}"
+        fi
+    done
 }

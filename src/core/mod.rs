@@ -13,6 +13,7 @@ pub mod pair;
 pub mod placement;
 pub mod quantity;
 mod runs;
+mod sha256;
 pub mod shard_map;
 pub mod spans;
 pub mod spec_hash;

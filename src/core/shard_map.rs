@@ -1,16 +1,12 @@
 //! The published shard map: which servers have which shards, and how a key finds its shard.
 
-use super::{id, spans::SpanSet};
+use super::{id, sha256, spans::SpanSet};
 use crate::api::{
     Placement, ShardClusterSpec, ShardSpan, SpanState, names,
     shard_cluster::{HashAlgorithm, RoutingMode},
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt::Write as _,
-};
+use std::collections::{BTreeMap, HashMap};
 
 /// What `schema` says in every map that this program writes.
 pub const SCHEMA: &str = "shardwright.dev/shardmap/v1";
@@ -335,13 +331,7 @@ impl ShardMap {
             ..self.clone()
         }
         .shardmap_json();
-        Sha256::digest(content.as_bytes())
-            .iter()
-            .fold(String::new(), |mut hex, byte| {
-                // Writing to a String cannot fail.
-                let _ = write!(hex, "{byte:02x}");
-                hex
-            })
+        sha256::hex([content.as_bytes()])
     }
 
     /// The entry that has `shard`; `None` when it is not in the map.

@@ -132,6 +132,8 @@ fn check_body(c: &Cursor<'_, '_>) -> Result<(), Refusal> {
             return refuse(
                 "TABLESPACE is not admitted, a table needs a file of its own so that a dropped shard gives its space back: take it out",
             );
+        } else if depth == 0 && t.is("UNION") {
+            return refuse("UNION is not admitted, it names tables of other databases: take it out");
         } else if depth == 0 && t.is("START") {
             return refuse("START TRANSACTION is not admitted in CREATE TABLE: take it out");
         } else if depth == 0 && t.is("ENGINE") {

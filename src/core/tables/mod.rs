@@ -8,11 +8,11 @@ mod lexer;
 #[cfg(test)]
 mod tests;
 
+use super::sha256;
 use crate::api::shard_cluster::Tables;
-use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fmt::{self, Write as _},
+    fmt,
 };
 
 /// What a statement creates.
@@ -196,17 +196,9 @@ impl Builder {
     }
 
     fn finish(self) -> TableSet {
-        let mut sha = Sha256::new();
-        for statement in &self.statements {
-            sha.update(statement.sql.as_bytes());
-            // No statement has a line end outside of a string, nor a zero byte anywhere that the server would take.
-            sha.update([0]);
-        }
-        let hash = sha.finalize().iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
+        // No statement has a zero byte that the server would take.
+        let parts = self.statements.iter().flat_map(|s| [s.sql.as_bytes(), &[0]]);
+        let hash = sha256::hex(parts);
         TableSet {
             statements: self.statements,
             hash,

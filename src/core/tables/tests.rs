@@ -229,6 +229,11 @@ fn nothing_but_a_new_table_or_index_is_admitted() {
             "engine `memory`",
         ),
         (
+            "CREATE TABLE a (b int) UNION=(mysql.user)",
+            "line 1",
+            "UNION is not admitted",
+        ),
+        (
             "CREATE TABLE a (b int) START TRANSACTION",
             "line 1",
             "START TRANSACTION",

@@ -173,7 +173,7 @@ async fn keyhash(f: &Fleet) -> Result<()> {
             SOON,
             None,
             &tool,
-            &["locate", "--map", &path, "1.2.3.4", "-o", "json"],
+            &["locate", "--map", &path, "--key", "1.2.3.4", "-o", "json"],
         )
         .await;
         std::fs::remove_file(&file)?;

@@ -204,6 +204,10 @@ pub struct ShardClusterStatus {
     /// Whether `spec.layout` was carried out; it is carried out once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<LayoutState>,
+    /// Hash of the tables that were last found good: those that every shard is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub tables_hash: Option<String>,
     /// Shards in the map.
     #[serde(default)]
     #[schemars(range(min = 0))]

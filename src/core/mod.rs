@@ -2,6 +2,7 @@
 
 pub mod canonical_json;
 pub mod claims;
+pub mod cluster;
 pub mod credentials;
 pub mod databases;
 pub mod gtid;
@@ -12,6 +13,7 @@ pub mod note;
 pub mod pair;
 pub mod placement;
 pub mod quantity;
+pub mod range;
 mod runs;
 mod sha256;
 pub mod shard_map;

@@ -5,6 +5,7 @@ pub mod clone;
 pub mod conn;
 pub mod fence;
 pub mod replication;
+pub mod schema;
 pub mod session;
 pub mod state;
 

@@ -2,7 +2,12 @@
 
 pub mod apply;
 pub mod children;
+pub mod cluster;
 pub mod credentials;
+pub mod databases;
 pub mod pair;
+pub mod placement;
+pub mod publish;
+pub mod range;
 pub mod secrets;
 pub mod tls;

@@ -1,8 +1,11 @@
 //! Wiring: what wakes each controller, and the four rooms in their order.
 
 pub mod backoff;
+pub mod cluster;
 pub mod context;
 pub mod pair;
+pub mod range;
+mod watch;
 
 pub use context::Context;
 
@@ -11,5 +14,9 @@ use std::sync::Arc;
 
 /// Runs every controller until the signal was given and their running passes have ended.
 pub async fn all(ctx: Arc<Context>, stop: Signal) {
-    pair::run(ctx, stop).await;
+    futures::join!(
+        cluster::run(Arc::clone(&ctx), stop.clone()),
+        range::run(Arc::clone(&ctx), stop.clone()),
+        pair::run(ctx, stop),
+    );
 }

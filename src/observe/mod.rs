@@ -1,4 +1,7 @@
 //! OBSERVE: what the API and the servers say, as plain data. Nothing is changed here.
 
+pub mod access;
+pub mod cluster;
 pub mod pair;
+pub mod range;
 pub mod servers;

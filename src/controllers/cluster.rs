@@ -1,0 +1,386 @@
+//! The ShardCluster controller: what wakes it, and the rooms in their order.
+
+use super::{
+    Context,
+    backoff::Backoff,
+    watch::{CONCURRENCY, CONFLICT, HEALTHY, api, reflected, scopes},
+};
+use crate::{
+    act::{apply, cluster as act, databases, placement as record_act, publish, secrets},
+    api::{MySQLPair, Placement, ShardCluster, ShardRange, names::MANAGER_CLUSTER},
+    core::{
+        cluster::{
+            self as core, Layout, Recorded, Said,
+            observed::{Checked, MapSeen, Observed, TablesSeen},
+            reasons,
+        },
+        note::Note,
+    },
+    observe::{access, cluster as observe},
+    report::cluster as report,
+};
+use futures::{StreamExt as _, future};
+use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
+use kube::{
+    Client, ResourceExt as _,
+    core::PartialObjectMeta,
+    runtime::{
+        controller::{Action, Config, Controller},
+        reflector::{ObjectRef, Store},
+        watcher,
+    },
+};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Name of the controller in metrics and logs.
+const NAME: &str = "cluster";
+/// Until the tables are tried again when no server could be asked.
+const TRY_TABLES: Duration = Duration::from_secs(2);
+
+/// What a pass failed at.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Api(#[from] apply::Error),
+    #[error(transparent)]
+    Record(#[from] record_act::Error<Infallible>),
+    #[error("not started yet")]
+    Starting,
+}
+
+impl Error {
+    fn is_conflict(&self) -> bool {
+        match self {
+            Self::Api(e) => e.is_conflict(),
+            Self::Record(e) => e.is_conflict(),
+            Self::Starting => false,
+        }
+    }
+    fn label(&self) -> &'static str {
+        match self {
+            e if e.is_conflict() => "conflict",
+            Self::Api(_) => "api",
+            Self::Record(_) => "record",
+            Self::Starting => "starting",
+        }
+    }
+}
+
+/// What a server said of a set of tables, by cluster and hash. Lost with the process, and then asked again.
+type Verdicts = Mutex<HashMap<String, (String, Checked)>>;
+
+struct Env {
+    ctx: Arc<Context>,
+    pairs: Store<MySQLPair>,
+    ranges: Store<ShardRange>,
+    backoff: Backoff<String>,
+    tables: Verdicts,
+}
+
+/// Runs until `shutdown`, which lets running passes end.
+pub async fn run(ctx: Arc<Context>, shutdown: impl Future<Output = ()> + Send + Sync + Clone + 'static) {
+    let all = scopes(&ctx.namespaces)
+        .into_iter()
+        .map(|scope| run_in(Arc::clone(&ctx), scope, shutdown.clone()));
+    future::join_all(all).await;
+}
+
+async fn run_in(
+    ctx: Arc<Context>,
+    scope: Option<String>,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let (client, scope) = (ctx.client.clone(), scope.as_deref());
+    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope);
+    let (ranges, range_events) = reflected::<ShardRange>(&client, scope);
+    let controller = Controller::new(api::<ShardCluster>(&client, scope), watcher::Config::default());
+    let clusters = controller.store();
+    let env = Arc::new(Env {
+        ctx,
+        pairs,
+        ranges,
+        backoff: Backoff::default(),
+        tables: Mutex::default(),
+    });
+    controller
+        .watches_stream(pair_events, |p: MySQLPair| {
+            reference(p.namespace(), &p.spec.cluster_ref.name)
+        })
+        .watches_stream(range_events, |r: ShardRange| {
+            reference(r.namespace(), &r.spec.cluster_ref.name)
+        })
+        // By name and without labels: an edit may take the labels off the map, and that of the DDL is anyone's. Metadata only.
+        .watches(
+            api::<PartialObjectMeta<ConfigMap>>(&client, scope),
+            watcher::Config::default(),
+            move |cm| naming(&clusters, &cm),
+        )
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .graceful_shutdown_on(shutdown)
+        .run(reconcile, failed, env)
+        .for_each(|done| {
+            if let Err(error) = done {
+                tracing::debug!(%error, "{NAME} controller");
+            }
+            future::ready(())
+        })
+        .await;
+}
+
+fn reference(namespace: Option<String>, name: &str) -> Option<ObjectRef<ShardCluster>> {
+    Some(ObjectRef::new(name).within(&namespace?))
+}
+
+/// The clusters that have to do with a ConfigMap.
+fn naming(clusters: &Store<ShardCluster>, cm: &PartialObjectMeta<ConfigMap>) -> Vec<ObjectRef<ShardCluster>> {
+    let (namespace, name) = (cm.namespace(), cm.name_any());
+    clusters
+        .state()
+        .iter()
+        .filter(|c| {
+            c.namespace() == namespace
+                && (c.shard_map_name() == name || observe::ddl_from(&c.spec) == Some(name.as_str()))
+        })
+        .map(|c| ObjectRef::from_obj(&**c))
+        .collect()
+}
+
+fn key(cluster: &ShardCluster) -> String {
+    format!(
+        "{}/{}",
+        cluster.namespace().unwrap_or_default(),
+        cluster.name_any()
+    )
+}
+
+async fn reconcile(cluster: Arc<ShardCluster>, env: Arc<Env>) -> Result<Action, Error> {
+    let began = Instant::now();
+    let done = Box::pin(pass(&cluster, &env)).await;
+    let outcome = done.as_ref().map_or_else(Error::label, |_| "ok");
+    env.ctx.metrics.pass(NAME, outcome, began.elapsed());
+    match done {
+        Ok(action) => {
+            env.backoff.succeeded(&key(&cluster));
+            Ok(action)
+        }
+        // Somebody was faster: what they wrote is looked at as well.
+        Err(e) if e.is_conflict() => Ok(Action::requeue(CONFLICT)),
+        Err(e) => Err(e),
+    }
+}
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the signature is that of kube's Controller"
+)]
+fn failed(cluster: Arc<ShardCluster>, error: &Error, env: Arc<Env>) -> Action {
+    let wait = env.backoff.failed(key(&cluster));
+    tracing::warn!(cluster = key(&cluster), %error, label = error.label(), ?wait, "pass failed");
+    Action::requeue(wait)
+}
+
+async fn ready<K>(store: &Store<K>) -> Result<(), Error>
+where
+    K: kube::runtime::reflector::Lookup + Clone + 'static,
+    K::DynamicType: Eq + std::hash::Hash + Clone,
+{
+    match crate::deadline::within(crate::deadline::API, store.wait_until_ready()).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Error::Starting),
+    }
+}
+
+async fn pass(cluster: &ShardCluster, env: &Env) -> Result<Action, Error> {
+    ready(&env.pairs).await?;
+    ready(&env.ranges).await?;
+    let client = &env.ctx.client;
+    let Some(found) = observe::find(client, &env.pairs, &env.ranges, cluster).await? else {
+        return Ok(Action::await_change());
+    };
+    // A cluster that is being deleted lets everything go; the map and the passwords stay where they are.
+    if found.cluster.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let mut o = found.observed;
+
+    // First what others wait for: the record and the map.
+    let (latest, recorded) = record(client, &o, found.cluster).await?;
+    let mut notes = publish_map(env, &latest, &o, &recorded, found.map.as_ref()).await?;
+
+    o.credentials = credentials(client, &latest, &o).await?;
+    let layout = core::layout(&o);
+    match layout {
+        Layout::Seed => {
+            let made = act::seed_layout(client, &latest).await?;
+            notes.push(Note::normal(
+                reasons::LAYOUT_SEEDED,
+                format!("{made} pairs and ranges were made from spec.layout; from now on they are edited like any other"),
+            ));
+        }
+        Layout::Skip => notes.push(Note::warning(
+            reasons::LAYOUT_SKIPPED,
+            "spec.layout was passed over: the cluster has pairs or ranges already",
+        )),
+        Layout::Done => {}
+    }
+    check_tables(env, &mut o, &latest).await;
+
+    let Said {
+        status,
+        notes: said_notes,
+    } = core::say(&o, &recorded, layout != Layout::Done, Timestamp::now());
+    notes.extend(said_notes);
+    report::report(client, &env.ctx.recorder, &latest, &Said { status, notes }).await?;
+    let retry = match &o.tables {
+        TablesSeen::Set {
+            checked: Checked::NotYet(_),
+            ..
+        } if !o.ranges.is_empty() => TRY_TABLES,
+        _ => HEALTHY,
+    };
+    Ok(Action::requeue(retry))
+}
+
+/// Makes the record what it has to be. Returns the cluster as it then is, and what was decided.
+async fn record(
+    client: &Client,
+    o: &Observed,
+    cluster: ShardCluster,
+) -> Result<(ShardCluster, Recorded), Error> {
+    let present = |c: &ShardCluster| -> Option<Placement> { c.status.as_ref()?.placement.clone() };
+    let mut decided = core::record(o, present(&cluster).as_ref());
+    if decided.placement == present(&cluster) {
+        return Ok((cluster, decided));
+    }
+    let latest = record_act::update(
+        client,
+        MANAGER_CLUSTER,
+        &o.namespace,
+        &o.name,
+        &o.uid,
+        Some(cluster),
+        |c| {
+            decided = core::record(o, present(c).as_ref());
+            Ok::<_, Infallible>(decided.placement.clone())
+        },
+    )
+    .await?;
+    Ok((latest, decided))
+}
+
+/// Makes the ConfigMap say what was recorded.
+async fn publish_map(
+    env: &Env,
+    cluster: &ShardCluster,
+    o: &Observed,
+    recorded: &Recorded,
+    live: Option<&ConfigMap>,
+) -> Result<Vec<Note>, Error> {
+    let Some(map) = &recorded.map else {
+        return Ok(vec![]);
+    };
+    let done = publish::publish(&env.ctx.client, &cluster.shard_map_name(), map, live).await?;
+    if done == publish::Done::Nothing {
+        return Ok(vec![]);
+    }
+    env.ctx.metrics.maps_published.inc();
+    let before = o.placement().map_or(0, |p| p.map_version);
+    let restored = before > 0
+        && map.version == before
+        && !matches!(&o.map, MapSeen::Ours { version, .. } if *version < before);
+    tracing::info!(
+        cluster = key(cluster),
+        version = map.version,
+        ?done,
+        "shard map published"
+    );
+    Ok(if restored {
+        vec![Note::warning(
+            reasons::SHARD_MAP_RESTORED,
+            format!(
+                "the ConfigMap {} was deleted or edited by hand; it says version {} again",
+                cluster.shard_map_name(),
+                map.version
+            ),
+        )]
+    } else {
+        vec![]
+    })
+}
+
+/// Sees to the Secrets. What is wrong with them, if it needs a person.
+async fn credentials(client: &Client, cluster: &ShardCluster, o: &Observed) -> Result<Option<String>, Error> {
+    let got = secrets::of_cluster(client, MANAGER_CLUSTER, &o.namespace, &o.name, Timestamp::now());
+    match got.await {
+        Ok(credentials) => {
+            act::app_secret(client, cluster, &credentials).await?;
+            Ok(None)
+        }
+        Err(secrets::Error::Api(e)) => Err(e.into()),
+        Err(e) => Ok(Some(e.to_string())),
+    }
+}
+
+/// Asks a server whether the tables can be created, once for each set.
+async fn check_tables(env: &Env, o: &mut Observed, cluster: &ShardCluster) {
+    let before = o.before.tables_hash.clone();
+    let TablesSeen::Set { set, checked } = &mut o.tables else {
+        return;
+    };
+    if *checked == Checked::Good {
+        return;
+    }
+    if before.as_deref() == Some(set.hash()) {
+        *checked = Checked::Good;
+        return;
+    }
+    let known = {
+        let verdicts = env.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts
+            .get(&key(cluster))
+            .filter(|(h, _)| h == set.hash())
+            .map(|(_, c)| c.clone())
+    };
+    if let Some(known) = known {
+        *checked = known;
+        return;
+    }
+    *checked = ask(env, cluster, set).await;
+    if !matches!(checked, Checked::NotYet(_)) {
+        let mut verdicts = env.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts.insert(key(cluster), (set.hash().to_owned(), checked.clone()));
+    }
+}
+
+/// Asks the active server of the first pair that answers.
+async fn ask(env: &Env, cluster: &ShardCluster, set: &crate::core::tables::TableSet) -> Checked {
+    let (namespace, name) = (cluster.namespace(), cluster.name_any());
+    let mut why =
+        "no pair of the cluster has an active server yet, on which the tables could be tried".to_owned();
+    for pair in env.pairs.state() {
+        if pair.namespace() != namespace
+            || pair.spec.cluster_ref.name != name
+            || access::recorded(&pair).is_none()
+        {
+            continue;
+        }
+        let server = match access::active(&env.ctx.client, &pair).await {
+            Ok(server) => server,
+            Err(e) => {
+                why = e.to_string();
+                continue;
+            }
+        };
+        match databases::try_tables(&server, set).await {
+            Ok(None) => return Checked::Good,
+            Ok(Some(refused)) => return Checked::Refused(refused.to_string()),
+            Err(e) => why = format!("the tables could not be tried on {}: {e}", pair.name_any()),
+        }
+    }
+    Checked::NotYet(why)
+}

@@ -1,0 +1,165 @@
+//! Reads what a pass over a ShardRange needs.
+
+use super::{access, cluster};
+use crate::{
+    act::apply::{self, Error},
+    api::{MySQLPair, ShardCluster, ShardRange, conditions, names},
+    core::{
+        claims,
+        cluster::observed::{claim, facts},
+        pair::states,
+        range::observed::{ClusterSeen, Observed, PairSeen},
+    },
+};
+use kube::{Client, ResourceExt as _, runtime::reflector::Store};
+use std::collections::BTreeMap;
+
+/// What is kept in memory, and wakes the controller when it changes.
+#[derive(Clone)]
+pub struct Stores {
+    /// All clusters.
+    pub clusters: Store<ShardCluster>,
+    /// All pairs.
+    pub pairs: Store<MySQLPair>,
+    /// All ranges.
+    pub ranges: Store<ShardRange>,
+}
+
+impl Stores {
+    /// One cluster.
+    pub fn cluster(&self, namespace: &str, name: &str) -> Option<ShardCluster> {
+        let key = kube::runtime::reflector::ObjectRef::new(name).within(namespace);
+        self.clusters.get(&key).map(|c| (*c).clone())
+    }
+    /// One pair.
+    pub fn pair(&self, namespace: &str, name: &str) -> Option<MySQLPair> {
+        let key = kube::runtime::reflector::ObjectRef::new(name).within(namespace);
+        self.pairs.get(&key).map(|p| (*p).clone())
+    }
+}
+
+/// What is known of `range` and of its `cluster`, which is what was in memory or what was read afresh.
+///
+/// # Errors
+/// [`Error`].
+pub async fn observe(
+    client: &Client,
+    stores: &Stores,
+    range: &ShardRange,
+    cluster: Option<&ShardCluster>,
+    look_due: bool,
+) -> Result<Observed, Error> {
+    let namespace = range.namespace().unwrap_or_default();
+    let cluster = cluster.filter(|c| c.metadata.deletion_timestamp.is_none());
+    let cluster_seen = match cluster {
+        Some(c) => Some(cluster_seen(client, stores, range, c).await?),
+        None => None,
+    };
+    Ok(Observed {
+        name: range.name_any(),
+        generation: range.metadata.generation,
+        deleting: range.metadata.deletion_timestamp.is_some(),
+        finalizer: range.finalizers().iter().any(|f| f == names::FINALIZER),
+        spec: range.spec.clone(),
+        before: range.status.clone().unwrap_or_default(),
+        cluster: cluster_seen,
+        pairs: stores
+            .pairs
+            .state()
+            .iter()
+            .filter(|p| p.namespace().as_deref() == Some(&namespace))
+            .map(|p| (p.name_any(), pair_seen(p)))
+            .collect(),
+        look_due,
+    })
+}
+
+async fn cluster_seen(
+    client: &Client,
+    stores: &Stores,
+    range: &ShardRange,
+    c: &ShardCluster,
+) -> Result<ClusterSeen, Error> {
+    let (namespace, name) = (c.namespace().unwrap_or_default(), c.name_any());
+    let ddl = cluster::config_map(client, &namespace, cluster::ddl_from(&c.spec)).await?;
+    let status = c.status.clone().unwrap_or_default();
+    let in_namespace = |n: Option<String>| n.as_deref() == Some(namespace.as_str());
+    let pairs: BTreeMap<_, _> = stores
+        .pairs
+        .state()
+        .iter()
+        .filter(|p| in_namespace(p.namespace()))
+        .map(|p| (p.name_any(), facts(p)))
+        .collect();
+    let mut claims_of_all: Vec<_> = stores
+        .ranges
+        .state()
+        .iter()
+        .filter(|r| {
+            in_namespace(r.namespace()) && r.spec.cluster_ref.name == name && r.name_any() != range.name_any()
+        })
+        .map(|r| claim(r))
+        .collect();
+    claims_of_all.push(claim(range));
+    let record = status.placement.clone().unwrap_or_default();
+    let mut judged = claims::evaluate(c.spec.shards.total, &claims_of_all, &pairs, &name, &record);
+    Ok(ClusterSeen {
+        record: status.placement,
+        verdict: judged
+            .verdicts
+            .remove(&range.name_any())
+            .unwrap_or(claims::Verdict::Deleting),
+        ambiguous: judged.ambiguous,
+        tables_hash: status.tables_hash,
+        tables: cluster::tables(&c.spec, ddl.as_ref()),
+    })
+}
+
+fn pair_seen(p: &MySQLPair) -> PairSeen {
+    let (active, uuid) = access::recorded(p).unzip();
+    PairSeen {
+        trouble: trouble(p),
+        active: active.or_else(|| p.status.as_ref().and_then(|s| s.active.clone())),
+        uuid,
+    }
+}
+
+/// What keeps the pair's recorded active server from taking writes. A passive server that is away keeps nobody from that.
+fn trouble(p: &MySQLPair) -> Option<String> {
+    let status = p.status.clone().unwrap_or_default();
+    let said = || {
+        status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == conditions::READY)
+            .map_or_else(
+                || "not looked at yet".to_owned(),
+                |c| format!("{}: {}", c.reason, c.message),
+            )
+    };
+    let Some((active, _)) = access::recorded(p) else {
+        return Some(said());
+    };
+    match status.servers.iter().find(|s| s.name == active) {
+        Some(s) if s.state == states::SERVING => None,
+        _ => Some(said()),
+    }
+}
+
+/// The range and its cluster, read afresh; `None` when the range is gone.
+///
+/// # Errors
+/// [`Error`].
+pub async fn afresh(
+    client: &Client,
+    range: &ShardRange,
+) -> Result<Option<(ShardRange, Option<ShardCluster>)>, Error> {
+    let (namespace, name) = (range.namespace().unwrap_or_default(), range.name_any());
+    let (found, cluster) = futures::try_join!(
+        apply::get::<ShardRange>(client, &namespace, &name),
+        apply::get::<ShardCluster>(client, &namespace, &range.spec.cluster_ref.name),
+    )?;
+    Ok(found
+        .filter(|f| f.metadata.uid == range.metadata.uid)
+        .map(|f| (f, cluster)))
+}

@@ -12,7 +12,7 @@ COPY --chown=0:0 --chmod=0755 ${BINARY} /shardwright
 USER 65532:65532
 ENTRYPOINT ["/shardwright"]
 
-FROM docker.io/library/rust:1.90-slim-bookworm AS build
+FROM docker.io/library/rust:1.95-slim-bookworm AS build
 ARG TARGET=x86_64-unknown-linux-gnu
 WORKDIR /source
 COPY Cargo.toml Cargo.lock ./

@@ -39,11 +39,13 @@ process_start_time() {
     echo "${20}"
 }
 
-# box_pid prints the pid of a box's first process, and fails when it does not run.
+# box_pid prints the pid of a box's first process, and fails when it does not run. One that is dying has a pid still, but
+# no namespaces any more.
 box_pid() {
     local pid started
     read -r pid started 2> /dev/null < "$STATE/box/$1" || return 1
-    [ "$(process_start_time "$pid" 2> /dev/null)" = "$started" ] || return 1
+    [ "$(process_start_time "$pid" 2> /dev/null)" = "$started" ] && [ -e "/proc/$pid/ns/net" ] ||
+        return 1
     echo "$pid"
 }
 

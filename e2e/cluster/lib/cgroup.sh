@@ -3,6 +3,7 @@
 # this cluster ever started" is known without a pid file and whatever died when. The kubelets use the groups node-N.
 
 CGROUP_ROOT=/sys/fs/cgroup
+# shellcheck disable=SC2034 # for the other files
 CGROUP=shardwright/$CLUSTER
 
 # cgroup_v2 says whether the machine has the one unified hierarchy.

@@ -4,6 +4,7 @@
 CLUSTER=${CLUSTER:-shardwright}
 CACHE=${SHARDWRIGHT_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/shardwright}
 STATE_ROOT=${SHARDWRIGHT_STATE:-${TMPDIR:-/tmp}/shardwright-clusters}
+# shellcheck disable=SC2034 # for the other files
 STATE=$STATE_ROOT/$CLUSTER
 
 say() { printf '%s\n' "$*" >&2; }

@@ -75,12 +75,7 @@ image_prove() {
     local binary=${1:-} tmp top=$HERE/../.. failed=0
     [ -f "$binary" ] || die "usage: cluster image prove BINARY"
     [ "$(id -u)" = 0 ] || die "needs root"
-    command -v buildah > /dev/null || {
-        say "installing buildah"
-        apt-get update -q > /dev/null 2>&1 || true
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends buildah > /dev/null ||
-            die "cannot install buildah"
-    }
+    command -v buildah > /dev/null || apt_install buildah
     tmp=$(mktemp -d)
     # shellcheck disable=SC2064
     trap "rm -rf '$tmp'" EXIT

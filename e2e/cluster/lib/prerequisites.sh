@@ -4,11 +4,10 @@
 # The command that shows that a package is there, and the package.
 PREREQUISITES=(
     unshare:util-linux nsenter:util-linux ip:iproute2 nft:nftables conntrack:conntrack runc:runc openssl:openssl
-    curl:curl mkfs.ext4:e2fsprogs mmdebstrap:mmdebstrap zstd:zstd sysctl:procps flock:util-linux find:findutils
+    curl:curl mkfs.ext4:e2fsprogs mmdebstrap:mmdebstrap sysctl:procps flock:util-linux find:findutils
 )
 
-# prerequisites checks everything before anything is begun. A fresh machine has no package lists, hence the update;
-# one list that cannot be had is no reason to give up when the package is in another.
+# prerequisites checks everything before anything is begun.
 prerequisites() {
     [ "$(uname -s)" = Linux ] || die "needs Linux"
     [ "$(id -u)" = 0 ] || die "needs root: it makes namespaces, mounts and control groups"
@@ -19,12 +18,18 @@ prerequisites() {
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
     if [ ${#missing[@]} -gt 0 ]; then
         command -v apt-get > /dev/null || die "missing, and no apt-get to install them: ${missing[*]}"
-        say "installing ${missing[*]}"
-        apt-get update -q > /dev/null 2>&1 || true
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" > /dev/null ||
-            die "cannot install ${missing[*]}"
+        apt_install "${missing[@]}"
     fi
     check_go
+}
+
+# apt_install installs packages; another apt that runs is waited for. A fresh machine has no package lists, hence the
+# update; one list that cannot be had is no reason to give up when the package is in another.
+apt_install() {
+    say "installing $*"
+    apt-get update -q > /dev/null 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 "$@" \
+        > /dev/null || die "cannot install $*"
 }
 
 GO_VERSION=''

@@ -28,6 +28,7 @@ mod world;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 use std::time::Instant;
 use world::World;
 
@@ -56,7 +57,17 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
+    match start().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start() -> Result<()> {
     if rustls::crypto::ring::default_provider()
         .install_default()
         .is_err()

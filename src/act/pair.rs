@@ -18,10 +18,14 @@ use crate::{
     report,
     resources::stateful_set::CONFIG_DIR,
 };
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
+
+/// Time for a Pod in which nothing serves to end by itself.
+const DOWN_GRACE_SECONDS: u32 = 10;
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +133,7 @@ impl<'a> Hands<'a> {
             Action::AddFinalizer => self.finalizer(true).await,
             Action::RemoveFinalizer => self.finalizer(false).await,
             Action::Record(record) => self.record(record).await,
-            Action::DeletePod { place, uid } => self.delete_pod(*place, uid).await,
+            Action::DeletePod { place, uid, down } => self.delete_pod(*place, uid, *down).await,
             Action::Fence(i) => {
                 let session = self.session(*i).await?;
                 let result = fence::close(session).await;
@@ -267,12 +271,24 @@ impl<'a> Hands<'a> {
         }
     }
 
-    async fn delete_pod(&self, place: Ordinal, uid: &str) -> Result<(), Error> {
+    async fn delete_pod(&self, place: Ordinal, uid: &str, down: bool) -> Result<(), Error> {
         self.confirm().await?;
         let pod = self.found.pods.get(place).and_then(Option::as_ref);
-        match pod.filter(|p| p.metadata.uid.as_deref() == Some(uid)) {
-            Some(pod) => Ok(apply::delete(self.client, pod).await?),
-            None => Ok(()),
+        let Some(pod) = pod.filter(|p| p.metadata.uid.as_deref() == Some(uid)) else {
+            return Ok(());
+        };
+        let dp = DeleteParams {
+            grace_period_seconds: down.then_some(DOWN_GRACE_SECONDS),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let api = Api::<Pod>::namespaced(self.client.clone(), &self.found.namespace);
+        match apply::call("delete", apply::describe(pod), api.delete(&self.pod(place), &dp)).await {
+            Err(e) if !e.is_not_found() => Err(e.into()),
+            _ => Ok(()),
         }
     }
 

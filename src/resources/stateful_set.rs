@@ -187,6 +187,8 @@ fn base(ctx: &PairContext, name: &str) -> Container {
             run_as_non_root: Some(true),
             ..SecurityContext::default()
         }),
+        // Why one ended is told in the pair's condition: mysqld says it on its standard error only.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(vec![
             mount(CLAIM, VOLUME_DIR, None),
             mount("config", CONFIG_DIR, Some(true)),

@@ -49,6 +49,8 @@ pub enum Action {
         place: Ordinal,
         /// Its UID.
         uid: String,
+        /// Nothing serves in it: it need not be given time for a clean shutdown, which one that starts over and over may never hear of.
+        down: bool,
     },
 }
 

@@ -149,3 +149,109 @@ pub fn volume(claim: Option<&PersistentVolumeClaim>) -> Volume {
         Some(_) => Volume::Pending,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+    fn seen(status: &Value, second: i64) -> PodState {
+        let pod = json!({
+            "metadata": { "name": "p-0", "uid": "u", "creationTimestamp": at(0).to_string(), "annotations": { "shardwright.dev/spec-hash": "h" } },
+            "status": status,
+        });
+        pod_state(&serde_json::from_value(pod).unwrap(), at(second))
+    }
+    fn container(name: &str, restarts: i32, state: &Value, last: &Value) -> Value {
+        json!({ "name": name, "image": "i", "imageID": "", "ready": false, "restartCount": restarts, "state": state, "lastState": last })
+    }
+    fn kind(p: &PodState) -> Option<TroubleKind> {
+        p.trouble.as_ref().map(|t| t.kind)
+    }
+
+    #[test]
+    fn a_running_server() {
+        let running = json!({ "running": { "startedAt": at(1).to_string() } });
+        let status = json!({
+            "podIP": "10.0.0.7",
+            "conditions": [{ "type": "Ready", "status": "True" }],
+            "containerStatuses": [container("mysqld", 0, &running, &json!({}))],
+        });
+        let p = seen(&status, 5);
+        assert_eq!(
+            (
+                p.ready,
+                p.running,
+                p.ran,
+                p.ip.as_deref(),
+                p.spec_hash.as_deref(),
+                p.trouble
+            ),
+            (true, true, true, Some("10.0.0.7"), Some("h"), None)
+        );
+        assert!(!seen(&json!({}), 0).ran);
+    }
+
+    #[test]
+    fn the_scheduler_has_one_reason_for_nodes_and_for_volumes() {
+        let with = |message: &str| {
+            let c = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message });
+            kind(&seen(&json!({ "conditions": [c] }), 0))
+        };
+        assert_eq!(
+            with("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."),
+            Some(TroubleKind::Unschedulable)
+        );
+        for volume in [
+            "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.",
+            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+            "storageclass.storage.k8s.io \"nope\" not found",
+        ] {
+            assert_eq!(with(volume), Some(TroubleKind::Volume), "{volume}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_had_is_told_in_the_words_of_the_kubelet() {
+        let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } });
+        let p = seen(
+            &json!({ "initContainerStatuses": [container("init", 0, &waiting, &json!({}))] }),
+            0,
+        );
+        assert_eq!(kind(&p), Some(TroubleKind::Image));
+        assert_eq!(
+            p.trouble.unwrap().message,
+            "container init: ImagePullBackOff: no such image"
+        );
+    }
+
+    #[test]
+    fn a_server_that_ends_again_and_again_is_in_trouble_also_while_it_runs_for_a_moment() {
+        let ended = |code: i32| json!({ "terminated": { "exitCode": code, "message": "unknown variable" } });
+        let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } });
+        let running = json!({ "running": { "startedAt": at(100).to_string() } });
+        let at_second = |restarts, state: &Value, code, second| {
+            let c = container("mysqld", restarts, state, &ended(code));
+            seen(&json!({ "containerStatuses": [c] }), second)
+        };
+        let p = at_second(3, &waiting, 1, 100);
+        assert_eq!(kind(&p), Some(TroubleKind::Start));
+        assert!(p.trouble.unwrap().message.ends_with("status 1: unknown variable"));
+        assert_eq!(kind(&at_second(3, &running, 1, 110)), Some(TroubleKind::Start));
+        assert_eq!(kind(&at_second(3, &running, 1, 140)), None, "it has got over it");
+        assert_eq!(kind(&at_second(2, &waiting, 1, 100)), None, "that may be chance");
+        assert_eq!(kind(&at_second(9, &waiting, 16, 100)), None, "a copy ends so");
+    }
+
+    #[test]
+    fn claims() {
+        let claim = |phase: &str| serde_json::from_value(json!({ "status": { "phase": phase } })).unwrap();
+        assert_eq!(volume(None), Volume::Missing);
+        assert_eq!(volume(Some(&claim("Bound"))), Volume::Bound);
+        assert_eq!(volume(Some(&claim("Lost"))), Volume::Lost);
+        assert_eq!(volume(Some(&PersistentVolumeClaim::default())), Volume::Pending);
+    }
+}

@@ -24,8 +24,12 @@ pub fn next(o: &Observed, state: &State, now: Timestamp) -> Option<Action> {
         .or_else(|| healthy_roll(o, state, order))
         .or_else(|| order.into_iter().find(|i| locked_out(o, *i, active, now)))
         .and_then(|place| {
-            let uid = o.side(place).pod.as_ref()?.uid.clone();
-            Some(Action::DeletePod { place, uid })
+            let pod = o.side(place).pod.as_ref()?;
+            Some(Action::DeletePod {
+                place,
+                uid: pod.uid.clone(),
+                down: never_got_up(pod),
+            })
         })
 }
 

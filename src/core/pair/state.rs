@@ -17,6 +17,13 @@ const RELAY_LOG_ERRORS: [u32; 6] = [1594, 1595, 1871, 1872, 13117, 13121];
 /// A login that was refused, on a channel.
 const ACCESS_DENIED: u32 = 1045;
 
+/// Whether a receiver stopped because it could not reach its source, or was cut off: that is no fault of the channel.
+fn is_connection_error(number: u32) -> bool {
+    // All errors of the client library, and what a server says that starts, ends, is full or closed to others.
+    (2000..3000).contains(&number)
+        || [1040, 1053, 1129, 1158, 1159, 1160, 1161, 1203, 1226, 3032].contains(&number)
+}
+
 /// Which row of the table holds: the first one that does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
@@ -281,8 +288,8 @@ fn thread_state(c: &Channel) -> Threads {
     }
     match (&c.receiver_error, c.receiver) {
         (Some((ACCESS_DENIED, _)), Receiver::Off | Receiver::Connecting) => Threads::Refetch,
-        (Some(error), Receiver::Off) => Threads::Broken(error.clone()),
-        (None, Receiver::Off) => Threads::Stopped,
+        (Some(error), Receiver::Off) if !is_connection_error(error.0) => Threads::Broken(error.clone()),
+        (_, Receiver::Off) => Threads::Stopped,
         (_, Receiver::Connecting | Receiver::On) if !c.applier => Threads::Stopped,
         (_, Receiver::Connecting) => Threads::Connecting,
         (_, Receiver::On) => Threads::Run,

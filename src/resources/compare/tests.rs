@@ -49,7 +49,6 @@ fn stored_stateful_set() -> Value {
             format!("{main}/terminationMessagePath"),
             json!("/dev/termination-log"),
         ),
-        (format!("{main}/terminationMessagePolicy"), json!("File")),
         (format!("{main}/resources/limits/memory"), json!("1Gi")),
         (format!("{main}/env/0/valueFrom/fieldRef/apiVersion"), json!("v1")),
         (probe("readinessProbe", "successThreshold"), json!(1)),

@@ -10,6 +10,8 @@ settle() {
     hostname "$BOX"
     mount -t tmpfs -o mode=755 tmpfs /run
     mkdir -p /run/lock
+    # Containers inherit the number of files they may open, and a shell's is small.
+    ulimit -Sn "$(ulimit -Hn)"
 }
 
 # connected waits for the cable, which is laid from outside once the box runs.

@@ -36,7 +36,7 @@ GO_VERSION=''
 
 # check_go: only the build needs Go, but without it no cache key can be had either.
 check_go() {
-    command -v go > /dev/null || die "needs Go 1.26 or newer on PATH (https://go.dev/dl)"
+    command -v go > /dev/null || die "needs Go 1.26 or newer on PATH"
     local version
     GO_VERSION=$(GOTOOLCHAIN=local go env GOVERSION)
     version=${GO_VERSION#go}

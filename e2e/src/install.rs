@@ -23,6 +23,8 @@ impl World {
             format!("image.repository={repository}"),
             format!("image.tag={tag}"),
         );
+        // A tag that was loaded anew since the last run is to be run, not what it meant then.
+        let stamp = format!("podAnnotations.e2e-run={}", self.stamp);
         let chart = self.settings.chart.to_string_lossy().into_owned();
         let ns = self.settings.operator_namespace.as_str();
         let mut args = vec![
@@ -37,6 +39,8 @@ impl World {
             &repository,
             "--set-string",
             &tag,
+            "--set-string",
+            &stamp,
             "--set",
             "image.pullPolicy=IfNotPresent",
         ];

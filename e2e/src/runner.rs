@@ -126,8 +126,19 @@ struct Stage {
 async fn run_lane(world: World, lane: Lane, options: Options) -> Vec<Line> {
     let mut lines = vec![];
     let mut stage: Option<Stage> = None;
+    let mut hopeless = false;
     for s in &lane.scenarios {
         let begun = Instant::now();
+        if hopeless {
+            let said = Line {
+                name: s.name.into(),
+                outcome: Outcome::Failed(format!("the fleet of {} did not come up before", lane.name)),
+                seconds: 0.0,
+            };
+            report::print(&said);
+            lines.push(said);
+            continue;
+        }
         let mut made = None;
         let result = if let Some(stage) = stage.take() {
             Ok(stage)
@@ -145,7 +156,10 @@ async fn run_lane(world: World, lane: Lane, options: Options) -> Vec<Line> {
                     .and_then(|()| stage.fleet.sights.verdict().map(|_| ()));
                 (r, Some(stage))
             }
-            Err((e, stage)) => (Err(e.context("setting up")), stage),
+            Err((e, stage)) => {
+                hopeless = true;
+                (Err(e.context("setting up")), stage)
+            }
         };
         let failed = result.is_err();
         let said = Line {

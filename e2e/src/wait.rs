@@ -9,7 +9,7 @@ pub const POLL: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(15);
 
 /// From apply to Ready for one small pair, on two busy cores.
-pub const BRING_UP: Duration = Duration::from_secs(240);
+pub const BRING_UP: Duration = Duration::from_secs(180);
 /// For a repair: a Pod is started again, a child made again.
 pub const REPAIR: Duration = Duration::from_secs(150);
 /// For what needs no Pod to start.

@@ -15,6 +15,8 @@ pub struct World {
     pub client: Client,
     /// What the run was told.
     pub settings: Arc<Settings>,
+    /// Different in each run.
+    pub stamp: u64,
 }
 
 /// Label on every namespace that a run makes.
@@ -33,6 +35,7 @@ impl World {
         Ok(Self {
             client,
             settings: Arc::new(settings),
+            stamp: crate::dice::Dice::seed_now(),
         })
     }
 

@@ -22,10 +22,14 @@ No rule has a "*".
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
-# The pair's Services and my.cnf, and the published shard map.
+# A pair's Services.
 - apiGroups: [""]
-  resources: [services, configmaps]
+  resources: [services]
   verbs: [get, list, watch, create, patch, delete]
+# my.cnf, and the published shard map, which is replaced as a whole.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, update, patch, delete]
 # Passwords and certificates, by name. No list, no watch: other people's Secrets are not looked through. No delete:
 # credentials outlive the cluster as its volumes do.
 - apiGroups: [""]

@@ -55,7 +55,7 @@ pub fn group() -> Group {
                 Short,
                 "tls-required",
                 tls_required,
-                "no account gets in without TLS; certificates carry the hosts' names"
+                "the accounts with rights do not get in without TLS; certificates carry the hosts' names"
             ),
         ],
     }
@@ -329,12 +329,23 @@ async fn tls_required(f: &Fleet) -> Result<()> {
         f.secret(&secret, "ca.crt").await?,
     );
     for ordinal in names::ORDINALS {
-        let mut plain = f.login(PAIR, ordinal, &user, &password, &ca).await?;
-        plain.ca = None;
-        ensure!(
-            plain.connect().await.is_err(),
-            "{user} got into {ordinal} without TLS"
-        );
+        // Applications may do without TLS if they have to; the accounts with rights may not.
+        for (account, key) in [
+            ("shardwright_operator", "operator-password"),
+            ("shardwright_repl", "replication-password"),
+        ] {
+            let secret = f.secret(&names::credentials_secret(&f.cluster), key).await?;
+            let mut plain = f.login(PAIR, ordinal, account, &secret, &ca).await?;
+            plain
+                .connect()
+                .await
+                .with_context(|| format!("{account} over TLS"))?;
+            plain.ca = None;
+            ensure!(
+                plain.connect().await.is_err(),
+                "{account} got into {ordinal} without TLS"
+            );
+        }
         let mut wrong = f.login(PAIR, ordinal, &user, &password, &ca).await?;
         wrong.tls_name = "elsewhere.example".into();
         ensure!(wrong.connect().await.is_err(), "the certificate fits any name");

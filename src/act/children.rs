@@ -6,7 +6,6 @@ use crate::resources::{
     compare::{is_covered_by, stamp},
     pair_children,
 };
-use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
@@ -15,17 +14,29 @@ use serde_json::Value;
 /// # Errors
 /// [`Error`].
 pub async fn ensure<K: apply::Object>(client: &Client, manager: &str, wanted: &K) -> Result<(), Error> {
+    ensure_but(client, manager, wanted, |_, _| ()).await
+}
+
+/// As [`ensure`], after `keep` has put into what is wanted the parts of what is there that cannot be changed.
+async fn ensure_but<K: apply::Object>(
+    client: &Client,
+    manager: &str,
+    wanted: &K,
+    keep: impl Fn(&mut Value, &Value) + Send,
+) -> Result<(), Error> {
     let live = apply::get::<K>(
         client,
         &wanted.namespace().unwrap_or_default(),
         &wanted.name_any(),
     )
     .await?;
-    let mut want = serde_json::to_value(wanted).unwrap_or_default();
+    let mut want = value(wanted);
     stamp(&mut want);
     if let Some(live) = &live {
+        let there = value(live);
+        keep(&mut want, &there);
         // One that is being deleted cannot be mended; it is made again when it is gone.
-        if live.meta().deletion_timestamp.is_some() || is_covered_by(&want, &value(live)) {
+        if live.meta().deletion_timestamp.is_some() || is_covered_by(&want, &there) {
             return Ok(());
         }
     }
@@ -65,20 +76,13 @@ pub async fn of_pair(client: &Client, manager: &str, ctx: &PairContext) -> Resul
         ensure(client, manager, &pod_disruption_budget),
         ensure(client, manager, &network_policy),
     )?;
-    let live = apply::get::<StatefulSet>(client, &ctx.namespace, &stateful_set.name_any()).await?;
-    ensure(client, manager, &keep_claims(stateful_set, live)).await
+    ensure_but(client, manager, &stateful_set, keep_claims).await
 }
 
-/// The claims' template cannot be changed after the StatefulSet was made: what is there is kept.
-fn keep_claims(mut wanted: StatefulSet, live: Option<StatefulSet>) -> StatefulSet {
-    let live = live.and_then(|l| l.spec);
-    if let (Some(wanted), Some(live)) = (&mut wanted.spec, live)
-        && !is_covered_by(
-            &value(&wanted.volume_claim_templates),
-            &value(&live.volume_claim_templates),
-        )
-    {
-        wanted.volume_claim_templates = live.volume_claim_templates;
+/// The claims' template cannot be changed after the StatefulSet was made, in nothing: what is there is kept, to the letter.
+fn keep_claims(want: &mut Value, there: &Value) {
+    const TEMPLATES: &str = "/spec/volumeClaimTemplates";
+    if let (Some(want), Some(there)) = (want.pointer_mut(TEMPLATES), there.pointer(TEMPLATES)) {
+        *want = there.clone();
     }
-    wanted
 }

@@ -11,10 +11,12 @@ use k8s_openapi::{
 const SERVER: &str = "mysqld";
 /// The status with which mysqld ends when it wants to be started anew, after a CLONE for instance.
 const RESTART_STATUS: i32 = 16;
+/// The status of one that was ended by SIGKILL.
+const KILLED_STATUS: i32 = 137;
 /// A container that ended this often is in trouble; once or twice may be chance.
 const RESTARTS: i32 = 3;
 
-/// A server that runs for longer than this after it ended again and again counts as started, seconds.
+/// A server that runs, or ran, for as long as this was started well, seconds.
 const STEADY: i64 = 30;
 
 /// What a Pod says of itself.
@@ -116,7 +118,15 @@ fn ends_again_and_again(c: &ContainerStatus, now: Timestamp) -> Option<Trouble> 
         .as_ref()
         .and_then(|r| r.started_at.as_ref())
         .is_some_and(|t| now.duration_since(t.0).as_secs() >= STEADY);
-    if c.restart_count < RESTARTS || c.ready || steady || [0, RESTART_STATUS].contains(&ended.exit_code) {
+    let lasted = ended
+        .started_at
+        .as_ref()
+        .zip(ended.finished_at.as_ref())
+        .is_some_and(|(from, to)| to.0.duration_since(from.0).as_secs() >= STEADY);
+    // Somebody killed it; the kernel, for want of memory, says so.
+    let killed = ended.exit_code == KILLED_STATUS && ended.reason.as_deref() != Some("OOMKilled");
+    let wanted = [0, RESTART_STATUS].contains(&ended.exit_code);
+    if c.restart_count < RESTARTS || c.ready || steady || lasted || killed || wanted {
         return None;
     }
     let said = ended.message.as_deref().unwrap_or_default().trim();
@@ -244,6 +254,7 @@ mod tests {
         assert_eq!(kind(&at_second(3, &running, 1, 140)), None, "it has got over it");
         assert_eq!(kind(&at_second(2, &waiting, 1, 100)), None, "that may be chance");
         assert_eq!(kind(&at_second(9, &waiting, 16, 100)), None, "a copy ends so");
+        assert_eq!(kind(&at_second(9, &waiting, 137, 100)), None, "it was killed");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
         MySQLPair, ShardCluster, ShardRange,
         names::{FINALIZER, MANAGER_RANGE},
     },
-    core::range::{self as core, Finalizer, Outcome},
+    core::range::{self as core, Finalizer, Kind, Observed, Outcome},
     observe::range::{self as observe, Stores},
     report::range as report,
 };
@@ -268,6 +268,19 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
             return Ok(Action::await_change());
         }
     };
+    // A bring-up or a roll-out takes a while: that it is under way is said before.
+    let long = plan
+        .work
+        .iter()
+        .any(|w| w.kind != Kind::Look && act::reachable(&o, w));
+    let range = if long {
+        let said = core::say(&o, &plan, &Outcome::default(), Timestamp::now());
+        report::report(client, &env.ctx.recorder, &range, &said).await?
+    } else {
+        range
+    };
+    let before = range.status.clone().unwrap_or_default();
+    let o = Observed { before, ..o };
     let (range, outcome) = match &cluster {
         Some(cluster) => {
             let site = act::Site {

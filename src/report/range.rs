@@ -17,10 +17,10 @@ pub async fn report(
     recorder: &Recorder,
     seen: &ShardRange,
     said: &Said,
-) -> Result<(), Error> {
-    status::write(client, MANAGER_RANGE, seen, seen.status.as_ref(), &said.status).await?;
+) -> Result<ShardRange, Error> {
+    let written = status::write(client, MANAGER_RANGE, seen, seen.status.as_ref(), &said.status).await?;
     events::publish(recorder, &seen.object_ref(&()), "Reconcile", &said.notes).await;
-    Ok(())
+    Ok(written.unwrap_or_else(|| seen.clone()))
 }
 
 /// Writes how far a bring-up is; the range as it then is.

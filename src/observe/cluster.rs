@@ -11,7 +11,7 @@ use crate::{
         tables,
     },
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
 use kube::{Client, ResourceExt as _, runtime::reflector::Store};
 use std::collections::BTreeMap;
 
@@ -48,6 +48,7 @@ pub async fn find(
     };
     // The names were taken from what was in memory: when they have changed since, the change wakes the controller again.
     let mut observed = Observed::new(&cluster);
+    observed.now = Timestamp::now().as_second();
     observed.map = publish::seen(
         &name,
         map.as_ref().filter(|_| cluster.shard_map_name() == map_name),

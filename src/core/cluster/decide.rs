@@ -183,7 +183,14 @@ fn seed(o: &Observed) -> Result<Option<Placement>, Stop> {
             .collect()
     });
     placement::seed(entries.as_deref(), &held, o.map.version())
-        .map(Some)
+        .map(|mut p| {
+            // Shards were served, and nobody knows under which version: clients that hold an unknown one have to see a greater one. No
+            // map ever changed once a second for all its life.
+            if !p.spans.is_empty() && p.map_version == 0 {
+                p.map_version = o.now;
+            }
+            Some(p)
+        })
         .map_err(|a| Stop::Ambiguous {
             shards: a.shards,
             pairs: a.pairs,

@@ -41,6 +41,8 @@ pub struct Observed {
     pub tables: TablesSeen,
     /// What is wrong with the Secrets, if anything.
     pub credentials: Option<String>,
+    /// The time of the pass, seconds since 1970.
+    pub now: i64,
 }
 
 /// How far an object is, in the words of kstatus.
@@ -272,6 +274,7 @@ impl Observed {
                 what: "not read".into(),
             }),
             credentials: None,
+            now: 0,
         }
     }
     /// The record before this pass.

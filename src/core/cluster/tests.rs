@@ -184,8 +184,13 @@ fn a_lost_record_and_a_lost_map_come_back_from_the_servers() {
     let mut o = fleet();
     pair(&mut o, "p0", Some(set(0, 511)));
     pair(&mut o, "p1", Some(set(512, 1023)));
+    o.now = 1_800_000_000;
     let p = record(&o, None).placement.unwrap();
-    assert_eq!((placement::serving(&p), p.map_version), (set(0, 1023), 1));
+    // Greater than whatever version was published before.
+    assert_eq!(
+        (placement::serving(&p), p.map_version),
+        (set(0, 1023), 1_800_000_001)
+    );
     pair(&mut o, "p1", Some(set(500, 1023)));
     let r = record(&o, None);
     assert_eq!(

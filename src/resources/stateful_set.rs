@@ -14,11 +14,11 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMapProjection, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
-    EnvVarSource, KeyToPath, LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaim,
-    PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec,
-    PodTemplateSpec, Probe, ProjectedVolumeSource, SeccompProfile, SecretProjection, SecurityContext,
-    TCPSocketAction, Volume, VolumeMount, VolumeProjection, VolumeResourceRequirements,
-    WeightedPodAffinityTerm,
+    EnvVarSource, ExecAction, KeyToPath, Lifecycle, LifecycleHandler, LocalObjectReference,
+    ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity,
+    PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource, SeccompProfile,
+    SecretProjection, SecurityContext, TCPSocketAction, Volume, VolumeMount, VolumeProjection,
+    VolumeResourceRequirements, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -39,6 +39,9 @@ pub const INIT_CONTAINER: &str = "init";
 /// Makes the data folder on an empty volume, by the image's own mysqld. It appears under its name when it is complete and on
 /// disk; a start that was interrupted begins anew. Without a binary log, so that it has no transactions of its own.
 const INIT_SCRIPT: &str = include_str!("init.sh");
+
+/// Lets the signal to end come only when mysqld listens for it.
+const PRE_STOP_SCRIPT: &str = include_str!("pre_stop.sh");
 
 /// User and group of mysql in the stock image.
 const MYSQL_ID: i64 = 999;
@@ -229,6 +232,15 @@ fn mysqld(ctx: &PairContext) -> Container {
     // Five minutes without accepting a connection at all. The operator sees earlier and decides better; this is for a process
     // that hangs while there is no operator.
     c.liveness_probe = Some(probe(10, 30));
+    c.lifecycle = Some(Lifecycle {
+        pre_stop: Some(LifecycleHandler {
+            exec: Some(ExecAction {
+                command: Some(vec!["sh".to_owned(), "-c".to_owned(), PRE_STOP_SCRIPT.to_owned()]),
+            }),
+            ..LifecycleHandler::default()
+        }),
+        ..Lifecycle::default()
+    });
     c
 }
 

@@ -205,7 +205,11 @@ async fn ddl(f: &Fleet) -> Result<()> {
     complains(f, &["ddl"]).await?;
     let good = "CREATE TABLE IF NOT EXISTS settings (\n  k VARCHAR(64) PRIMARY KEY, -- a key; and a semicolon\n  v JSON\n);";
     for (bad, words) in [
-        ("CREATE TABLE IF NOT EXISTS broken (id INT PRIMARY;", vec!["ddl"]),
+        ("CREATE TABLE IF NOT EXISTS broken (id INT PRIMARY;", vec![]),
+        (
+            "CREATE TABLE IF NOT EXISTS broken (id INTEGGER PRIMARY KEY);",
+            vec![],
+        ),
         ("DROP TABLE pins;", vec!["DROP"]),
         (
             "CREATE TABLE IF NOT EXISTS t (i INT); DELETE FROM pins;",

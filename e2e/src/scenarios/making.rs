@@ -79,9 +79,11 @@ async fn layout(f: &Fleet) -> Result<()> {
     f.intact().await?;
     counts(f).await?;
 
-    // It is carried out once: neither another layout nor a deleted range makes anything.
-    f.edit::<ShardCluster>(&f.cluster, json!({"spec": {"layout": {"pairs": 3, "open": 12}}}))
+    // It is carried out once: it cannot be changed, and a deleted range is not made again.
+    let said = f
+        .edit_refused::<ShardCluster>(&f.cluster, json!({"spec": {"layout": {"pairs": 3, "open": 12}}}))
         .await?;
+    ensure!(said.contains("it is carried out once"), "it says {said}");
     f.edit::<ShardRange>("c-r1", json!({"spec": {"last": 9}})).await?;
     f.all_ready(REPAIR).await?;
     f.map_when("to have shard 9", SOON, |m| m.find(9).is_some())
@@ -142,7 +144,9 @@ async fn keyhash(f: &Fleet) -> Result<()> {
     f.apply(&bp::pair(f, PAIR)).await?;
     f.apply(&bp::range(f, RANGE, SHARD - 1, SHARD + 1, PAIR)).await?;
     f.ready::<ShardRange>(RANGE, BRING_UP).await?;
-    let map = f.map().await?;
+    let map = f
+        .map_when("to have the shard", SOON, |m| m.find(SHARD).is_some())
+        .await?;
     let routing = &map.json["routing"];
     ensure!(
         routing["mode"] == "KeyHash" && routing["algorithm"] == "MD5" && routing["modulus"] == MODULUS,

@@ -74,14 +74,10 @@ async fn edited(f: &Fleet) -> Result<()> {
     ] {
         f.edit::<ConfigMap>(&f.map_name(), json!({"data": data})).await?;
         let after = f
-            .map_when("to be restored", SOON, |m| m.entries == before.entries)
+            .map_when("to be restored", SOON, |m| {
+                m.entries == before.entries && m.plain == before.plain
+            })
             .await?;
-        ensure!(
-            after.plain == before.plain,
-            "ranges.json: {} → {}",
-            before.plain,
-            after.plain
-        );
         ensure!(
             after.version >= before.version,
             "{} → {}",

@@ -201,13 +201,17 @@ async fn dry_run(f: &Fleet) -> Result<()> {
     let (chart, config) = (text(&f.world.settings.chart), text(&f.world.settings.config));
     let ns = f.ns.as_str();
     let minute = Duration::from_secs(60);
-    let rendered = shell::run(
-        minute,
-        None,
-        "helm",
-        &["template", "dry", &chart, "--namespace", ns],
-    )
-    .await?;
+    let version = f.world.client.apiserver_version().await?.git_version;
+    let args = [
+        "template",
+        "dry",
+        &chart,
+        "--namespace",
+        ns,
+        "--kube-version",
+        &version,
+    ];
+    let rendered = shell::run(minute, None, "helm", &args).await?;
     apply_dry(&rendered, ns).await.context("the chart")?;
     let all = ["crd", "rbac", "manager", "default"];
     for part in all {

@@ -98,11 +98,8 @@ impl World {
     /// When the API refuses.
     pub async fn operator_pods(&self) -> Result<Vec<Pod>> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.settings.operator_namespace);
-        let selector = format!(
-            "app.kubernetes.io/instance={},app.kubernetes.io/component=operator",
-            Settings::RELEASE
-        );
-        Ok(api.list(&ListParams::default().labels(&selector)).await?.items)
+        let selector = "app.kubernetes.io/name=shardwright,app.kubernetes.io/component=operator";
+        Ok(api.list(&ListParams::default().labels(selector)).await?.items)
     }
 
     /// `address:port` of the HTTP server of each operator that is ready.

@@ -370,7 +370,10 @@ async fn kustomized(f: &Fleet) -> Result<String> {
     let lines: Vec<String> = rendered
         .lines()
         .map(|line| match line.split_once("image:") {
-            Some((before, _)) if before.trim_start_matches('-').trim().is_empty() => {
+            // With a value: the schemas have a property of that name.
+            Some((before, value))
+                if before.trim_start_matches('-').trim().is_empty() && !value.trim().is_empty() =>
+            {
                 seen += 1;
                 format!("{before}image: {image}")
             }

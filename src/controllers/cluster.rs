@@ -42,6 +42,9 @@ const NAME: &str = "cluster";
 /// Until the tables are tried again when no server could be asked.
 const TRY_TABLES: Duration = Duration::from_secs(2);
 
+/// How long an answer of no server stands, so that what is written about it does not lead to the next try at once.
+const ASKED: Duration = Duration::from_millis(500);
+
 /// What a pass failed at.
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -72,7 +75,7 @@ impl Error {
 }
 
 /// What a server said of a set of tables, by cluster and hash. Lost with the process, and then asked again.
-type Verdicts = Mutex<HashMap<String, (String, Checked)>>;
+type Verdicts = Mutex<HashMap<String, (String, Checked, Instant)>>;
 
 struct Env {
     ctx: Arc<Context>,
@@ -343,18 +346,21 @@ async fn check_tables(env: &Env, o: &mut Observed, cluster: &ShardCluster) {
         let verdicts = env.tables.lock().unwrap_or_else(PoisonError::into_inner);
         verdicts
             .get(&key(cluster))
-            .filter(|(h, _)| h == set.hash())
-            .map(|(_, c)| c.clone())
+            .filter(|(h, c, at)| {
+                h == set.hash() && (!matches!(c, Checked::NotYet(_)) || at.elapsed() < ASKED)
+            })
+            .map(|(_, c, _)| c.clone())
     };
     if let Some(known) = known {
         *checked = known;
         return;
     }
     *checked = ask(env, cluster, set).await;
-    if !matches!(checked, Checked::NotYet(_)) {
-        let mut verdicts = env.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        verdicts.insert(key(cluster), (set.hash().to_owned(), checked.clone()));
-    }
+    let mut verdicts = env.tables.lock().unwrap_or_else(PoisonError::into_inner);
+    verdicts.insert(
+        key(cluster),
+        (set.hash().to_owned(), checked.clone(), Instant::now()),
+    );
 }
 
 /// Asks the active server of the first pair that answers.

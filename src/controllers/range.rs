@@ -11,7 +11,7 @@ use crate::{
         MySQLPair, ShardCluster, ShardRange,
         names::{FINALIZER, MANAGER_RANGE},
     },
-    core::range::{self as core, Finalizer, Kind, Observed, Outcome},
+    core::range::{self as core, Finalizer, Kind, Observed, Outcome, Work},
     observe::range::{self as observe, Stores},
     report::range as report,
 };
@@ -75,9 +75,23 @@ struct Env {
     backoff: Backoff<String>,
     /// When the databases of a range were last looked at, by its UID. Lost with the process, and then looked at again.
     looked: Mutex<HashMap<String, Instant>>,
+    /// Work that failed, by the range's UID.
+    failed: Mutex<HashMap<String, Failed>>,
+}
+
+/// Work that failed and waits for its next try: events meanwhile, those of our own status among them, lead to none.
+#[derive(Clone)]
+struct Failed {
+    generation: Option<i64>,
+    work: Work,
+    error: String,
+    until: Instant,
 }
 
 impl Env {
+    fn failed(&self) -> std::sync::MutexGuard<'_, HashMap<String, Failed>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
     fn looked(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,6 +127,7 @@ async fn run_in(
         },
         backoff: Backoff::default(),
         looked: Mutex::default(),
+        failed: Mutex::default(),
     });
     controller
         .watches_stream(cluster_events, move |c: ShardCluster| {
@@ -242,13 +257,23 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
     );
     let o = observe::observe(client, &env.stores, range, cluster.as_ref(), look_due).await?;
     let plan = core::plan(&o);
-    let said = core::say(&o, &plan, &Outcome::default(), Timestamp::now());
+    let pending = env.failed().get(&uid).cloned().filter(|f| {
+        let same = |w: &Work| w.kind == f.work.kind && w.pair == f.work.pair && act::reachable(&o, w);
+        f.generation == o.generation && plan.work.iter().any(same)
+    });
+    let waits = pending
+        .as_ref()
+        .and_then(|f| f.until.checked_duration_since(Instant::now()));
+    let idle = Outcome {
+        failed: pending.as_ref().map(|f| (f.work.clone(), f.error.clone())),
+        ..Outcome::default()
+    };
+    let said = core::say(&o, &plan, &idle, Timestamp::now());
     if plan.finalizer == Finalizer::Keep
-        && plan.work.iter().all(|w| !act::reachable(&o, w))
+        && (waits.is_some() || plan.work.iter().all(|w| !act::reachable(&o, w)))
         && Some(&said.status) == range.status.as_ref()
     {
-        env.backoff.succeeded(&key(range));
-        return Ok(Action::requeue(HEALTHY));
+        return Ok(Action::requeue(waits.unwrap_or(HEALTHY)));
     }
 
     // What changes anything is decided upon what is true now.
@@ -265,15 +290,21 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
                 set_finalizer(env, &range, false).await?;
             }
             env.looked().remove(&uid);
+            env.failed().remove(&uid);
             return Ok(Action::await_change());
         }
     };
-    // A bring-up or a roll-out takes a while: that it is under way is said before.
+    if waits.is_some() {
+        let said = core::say(&o, &plan, &idle, Timestamp::now());
+        report::report(client, &env.ctx.recorder, &range, &said).await?;
+        return Ok(Action::requeue(waits.unwrap_or(HEALTHY)));
+    }
+    // A bring-up or a roll-out takes a while: that it is under way is said before, unless it is a further try.
     let long = plan
         .work
         .iter()
         .any(|w| w.kind != Kind::Look && act::reachable(&o, w));
-    let range = if long {
+    let range = if long && pending.is_none() {
         let said = core::say(&o, &plan, &Outcome::default(), Timestamp::now());
         report::report(client, &env.ctx.recorder, &range, &said).await?
     } else {
@@ -294,27 +325,37 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
         None => (range, Outcome::default()),
     };
     if outcome.looked && outcome.missing.is_empty() {
-        env.looked().insert(uid, Instant::now());
+        env.looked().insert(uid.clone(), Instant::now());
     }
     let said = core::say(&o, &plan, &outcome, Timestamp::now());
+    let Some((work, error)) = outcome.failed else {
+        env.failed().remove(&uid);
+        env.backoff.succeeded(&key(&range));
+        report::report(client, &env.ctx.recorder, &range, &said).await?;
+        return Ok(Action::requeue(if outcome.missing.is_empty() {
+            HEALTHY
+        } else {
+            MISSING
+        }));
+    };
+    let wait = env.backoff.failed(key(&range));
+    tracing::warn!(
+        range = key(&range),
+        pair = work.pair,
+        error,
+        ?wait,
+        "work on a server failed"
+    );
+    // Before the status is written, which leads to the next pass.
+    let failed = Failed {
+        generation: o.generation,
+        work,
+        error,
+        until: Instant::now() + wait,
+    };
+    env.failed().insert(uid, failed);
     report::report(client, &env.ctx.recorder, &range, &said).await?;
-    if let Some((work, error)) = &outcome.failed {
-        let wait = env.backoff.failed(key(&range));
-        tracing::warn!(
-            range = key(&range),
-            pair = work.pair,
-            error,
-            ?wait,
-            "work on a server failed"
-        );
-        return Ok(Action::requeue(wait));
-    }
-    env.backoff.succeeded(&key(&range));
-    Ok(Action::requeue(if outcome.missing.is_empty() {
-        HEALTHY
-    } else {
-        MISSING
-    }))
+    Ok(Action::requeue(wait))
 }
 
 async fn set_finalizer(env: &Env, range: &ShardRange, on: bool) -> Result<ShardRange, Error> {

@@ -3,7 +3,7 @@
 use crate::{
     act::apply::{self, Error},
     api::{
-        MySQLPair, MySQLPairStatus, ShardCluster,
+        MySQLPair, MySQLPairStatus, PlacedSpan, ShardCluster, SpanState,
         mysql_pair::Reconciliation,
         mysql_template::{MysqlTemplate, Storage},
         names,
@@ -216,7 +216,9 @@ async fn holds_shards(
         return Ok(false);
     };
     let placement = cluster.status.as_ref().and_then(|s| s.placement.as_ref());
-    if !placement.is_some_and(|p| p.spans.iter().any(|s| s.pair == name)) {
+    // What was never served and belongs to no range any more is empty, and keeps nobody.
+    let holds = |s: &PlacedSpan| s.pair == name && (s.state == SpanState::Serving || s.range.is_some());
+    if !placement.is_some_and(|p| p.spans.iter().any(holds)) {
         return Ok(false);
     }
     let api = Api::<Namespace>::all(client.clone());

@@ -5,7 +5,7 @@ use super::{
     reasons,
 };
 use crate::{
-    api::{Placement, ShardSpan, SpanState},
+    api::{Placement, ShardSpan, SpanState, shard_cluster::RoutingMode},
     core::{
         claims::{self, Claims},
         note::Note,
@@ -58,6 +58,8 @@ pub enum Stop {
         /// The pairs, where they are known.
         pairs: Vec<String>,
     },
+    /// The published map is of a cluster with other databases, and there is no record: this one would not find its data.
+    OtherKeySpace(String),
     /// The transitions refused.
     Record(placement::Error),
     /// The map's ConfigMap is somebody else's.
@@ -163,6 +165,9 @@ fn seed(o: &Observed) -> Result<Option<Placement>, Stop> {
     if !wanted && !matches!(o.map, MapSeen::Ours { .. }) {
         return Ok(None);
     }
+    if let Some(what) = o.map.content().and_then(|m| other_key_space(m, o)) {
+        return Err(Stop::OtherKeySpace(what));
+    }
     let asking: Vec<String> = o
         .own_pairs()
         .filter(|(_, p)| p.facts.held.is_none())
@@ -179,7 +184,6 @@ fn seed(o: &Observed) -> Result<Option<Placement>, Stop> {
         m.entries
             .iter()
             .map(|e| (ShardSpan::new(e.first, e.last), e.pair.clone()))
-            .filter(|(s, _)| s.last < o.spec.shards.total)
             .collect()
     });
     placement::seed(entries.as_deref(), &held, o.map.version())
@@ -195,6 +199,29 @@ fn seed(o: &Observed) -> Result<Option<Placement>, Stop> {
             shards: a.shards,
             pairs: a.pairs,
         })
+}
+
+/// In what the key space of a map that serves shards is another one than the cluster's.
+fn other_key_space(map: &ShardMap, o: &Observed) -> Option<String> {
+    let (last, shards) = (map.entries.last()?.last, &o.spec.shards);
+    let (prefix, digits) = (&map.databases.prefix, map.databases.digits);
+    let hashed = |r: &shard_map::Routing| matches!(r, shard_map::Routing::KeyHash { .. });
+    if *prefix != shards.database_prefix || digits != shards.digits {
+        return Some(format!("`databasePrefix` {prefix} and `digits` {digits}"));
+    }
+    if last >= shards.total {
+        return Some(format!("shards up to {last}, so that `total` has to be greater"));
+    }
+    let was = hashed(&map.routing);
+    if was != (o.spec.routing_mode() == RoutingMode::KeyHash) || (was && map.databases.total != shards.total)
+    {
+        return Some(format!(
+            "routing by {} over {} shards",
+            if was { "KeyHash" } else { "ID" },
+            map.databases.total
+        ));
+    }
+    None
 }
 
 /// The served shards that were assigned to another range, for people.

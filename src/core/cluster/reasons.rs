@@ -14,6 +14,8 @@ pub const AMBIGUOUS_COPIES: &str = "AmbiguousCopies";
 pub const TOO_MANY_SPANS: &str = "TooManySpans";
 /// The record breaks its own rules: somebody edited the status by hand.
 pub const RECORD_MALFORMED: &str = "RecordMalformed";
+/// There is no record, and the published map is of a cluster with other databases.
+pub const KEY_SPACE_DIFFERS: &str = "KeySpaceDiffers";
 /// The ConfigMap that the map has to be published in is somebody else's.
 pub const SHARD_MAP_NAME_TAKEN: &str = "ShardMapNameTaken";
 /// The Secrets with the passwords cannot be used.

@@ -210,6 +210,12 @@ fn grave(stop: &Stop) -> Option<Overall> {
                 }
             ),
         ),
+        Stop::OtherKeySpace(what) => stalled(
+            reasons::KEY_SPACE_DIFFERS,
+            format!(
+                "the published map serves databases of a cluster with {what}: delete this cluster and make it again with that, or delete the map's ConfigMap if the data are not wanted any more; until then nothing is created and the map stays as it is"
+            ),
+        ),
         Stop::Record(e @ placement::Error::TooManySpans(_)) => stalled(
             reasons::TOO_MANY_SPANS,
             format!(

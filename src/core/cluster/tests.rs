@@ -200,6 +200,30 @@ fn a_lost_record_and_a_lost_map_come_back_from_the_servers() {
 }
 
 #[test]
+fn a_cluster_made_again_with_other_databases_does_not_touch_the_map() {
+    let before = served();
+    for shards in [
+        json!({ "total": 512 }),
+        json!({ "total": 1024, "databasePrefix": "x" }),
+        json!({ "total": 1024, "digits": 4 }),
+    ] {
+        let mut o = fleet();
+        o.map = before.map.clone();
+        o.spec.shards = serde_json::from_value(shards).unwrap();
+        let r = record(&o, None);
+        assert_eq!(
+            (r.placement.is_none(), r.map.is_none(), said(&o, &r)),
+            (true, true, ("stalled", "KeySpaceDiffers".into()))
+        );
+    }
+    // More shards of the same names are no other databases.
+    let mut o = fleet();
+    o.map = before.map.clone();
+    o.spec.shards.total = 2048;
+    assert!(record(&o, None).placement.is_some());
+}
+
+#[test]
 fn a_changed_active_server_changes_the_map() {
     let mut o = served();
     o.pairs.get_mut("p1").unwrap().active = Some(1);

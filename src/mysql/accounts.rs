@@ -13,7 +13,10 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
 /// Version of what [`statements`] grants: a change of it sets the accounts up anew.
-const GRANTS: &str = "1";
+const GRANTS: &str = "2";
+/// The password's rules are the account's own: a general one would let it expire, or refuse the same password when it is set again.
+const OWN_RULES: &str =
+    "PASSWORD EXPIRE NEVER PASSWORD HISTORY 0 PASSWORD REUSE INTERVAL 0 DAY ACCOUNT UNLOCK";
 /// Key of the mark in a user's attributes.
 pub(super) const MARK_KEY: &str = "shardwright";
 
@@ -70,12 +73,13 @@ fn statements(c: &Credentials, naming: &Naming) -> Vec<String> {
     ];
     for (user, password, grant) in accounts {
         let account = format!("{}@'%'", literal(user));
-        let tls = if user == APP_USER { "" } else { " REQUIRE SSL" };
-        let by = literal(password);
-        out.push(format!(
-            "CREATE USER IF NOT EXISTS {account} IDENTIFIED BY {by}{tls}"
-        ));
-        out.push(format!("ALTER USER {account} IDENTIFIED BY {by}{tls}"));
+        let tls = if user == APP_USER { "NONE" } else { "SSL" };
+        let with = format!(
+            "IDENTIFIED WITH caching_sha2_password BY {} REQUIRE {tls} {OWN_RULES}",
+            literal(password)
+        );
+        out.push(format!("CREATE USER IF NOT EXISTS {account} {with}"));
+        out.push(format!("ALTER USER {account} {with}"));
         out.push(format!("GRANT {grant} TO {account}"));
         let attribute = serde_json::json!({ MARK_KEY: mark }).to_string();
         out.push(format!("ALTER USER {account} ATTRIBUTE {}", literal(&attribute)));

@@ -8,6 +8,11 @@ use std::time::Duration;
 /// The named lock of a server: whoever changes it holds this (rule P7).
 const LOCK: &str = "shardwright";
 
+/// What `mysql.config` may set for everybody must not change what our statements mean or how long they may take; and none of
+/// them waits for somebody else's lock for longer than its own deadline.
+const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
+    SESSION max_execution_time = 0, SESSION lock_wait_timeout = 3";
+
 /// A connection. After any error other than the server's own answer it is broken and must be dropped: what it would answer next
 /// might be the answer to an earlier question.
 pub struct Session {
@@ -34,9 +39,7 @@ impl Session {
             access,
             broken: false,
         };
-        // No statement of ours waits for somebody else's lock for longer than its own deadline.
-        s.run(deadline::QUERY, "SET SESSION lock_wait_timeout = 3")
-            .await?;
+        s.run(deadline::QUERY, SETTINGS).await?;
         Ok(s)
     }
 

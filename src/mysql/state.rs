@@ -13,9 +13,7 @@ use crate::{
 };
 use mysql_async::{Row, prelude::FromValue};
 
-const GLOBALS: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.version, \
-    CAST(UNIX_TIMESTAMP() - (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Uptime') AS SIGNED), \
-    @@GLOBAL.read_only, @@GLOBAL.super_read_only, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, \
+const GLOBALS: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.version, @@GLOBAL.read_only, @@GLOBAL.super_read_only, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, \
     (SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name = 'clone' AND plugin_status = 'ACTIVE')";
 
 /// An applier may have several workers; the first error in the order coordinator, workers is what stopped it.
@@ -45,7 +43,7 @@ const CLONE: &str = "SELECT state, error_no, error_message, \
 /// As [`Error`].
 pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerState, Error> {
     let row = s.row(deadline::QUERY, GLOBALS).await?;
-    let executed = gtid(&get::<String>(&row, 5)?)?;
+    let executed = gtid(&get::<String>(&row, 4)?)?;
     let names: Vec<String> = s
         .rows(
             deadline::QUERY,
@@ -60,15 +58,14 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
     Ok(ServerState {
         uuid: get(&row, 0)?,
         version: get(&row, 1)?,
-        started: get(&row, 2)?,
-        read_only: get(&row, 3)?,
-        super_read_only: get(&row, 4)?,
+        read_only: get(&row, 2)?,
+        super_read_only: get(&row, 3)?,
         executed_later: executed.clone(),
         executed,
-        purged: gtid(&get::<String>(&row, 6)?)?,
+        purged: gtid(&get::<String>(&row, 5)?)?,
         channel: channel(s).await?,
         account_marks: marks(s).await?,
-        can_clone: get::<i64>(&row, 7)? > 0,
+        can_clone: get::<i64>(&row, 6)? > 0,
         shards,
         databases: names.len(),
         clone: clone(s).await?,

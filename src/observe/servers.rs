@@ -12,7 +12,7 @@ use crate::{
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::task::JoinHandle;
 
@@ -20,6 +20,9 @@ use tokio::task::JoinHandle;
 const ONE_SERVER: Duration = Duration::from_secs(8);
 /// How long a pass waits for a follower to have what its source had.
 const REACH_SECONDS: f32 = 0.5;
+
+/// A copy that was started is seen to run within this time.
+const COPY_BEGINS: Duration = Duration::from_secs(60);
 
 /// A server to ask: where it is, and which incarnation of its Pod that is.
 #[derive(Clone, Debug)]
@@ -51,18 +54,24 @@ impl Seen {
     }
 }
 
+/// A copy that this process started.
+struct Copy {
+    since: Instant,
+    task: JoinHandle<()>,
+}
+
 /// The connections that are held, and the copies that run. Nothing in it is needed for safety (rule O1).
 #[derive(Default)]
 pub struct Servers {
     held: Mutex<HashMap<String, (String, Session)>>,
-    copies: Mutex<HashMap<String, JoinHandle<()>>>,
+    copies: Mutex<HashMap<String, Copy>>,
 }
 
 impl Servers {
     fn held(&self) -> std::sync::MutexGuard<'_, HashMap<String, (String, Session)>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn copies(&self) -> std::sync::MutexGuard<'_, HashMap<String, JoinHandle<()>>> {
+    fn copies(&self) -> std::sync::MutexGuard<'_, HashMap<String, Copy>> {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,14 +126,26 @@ impl Servers {
         self.copies().remove(key);
     }
 
-    /// Whether this process is copying over the server.
+    /// Whether this process has just started to copy over the server. One that was started a while ago and is wanted again
+    /// does not run, as its server says: its connection hangs, and is given up.
     pub fn copying(&self, key: &str) -> bool {
-        self.copies().get(key).is_some_and(|h| !h.is_finished())
+        let mut copies = self.copies();
+        match copies.get(key) {
+            Some(c) if c.task.is_finished() => false,
+            Some(c) if c.since.elapsed() < COPY_BEGINS => true,
+            Some(c) => {
+                c.task.abort();
+                copies.remove(key);
+                false
+            }
+            None => false,
+        }
     }
 
-    /// Remembers a copy that runs.
+    /// Remembers a copy that was started.
     pub fn copy(&self, key: &str, task: JoinHandle<()>) {
-        self.copies().insert(key.to_owned(), task);
+        let since = Instant::now();
+        self.copies().insert(key.to_owned(), Copy { since, task });
     }
 }
 

@@ -98,8 +98,10 @@ pub fn decide(o: &Observed, now: Timestamp) -> Decision {
     let state = state::state(o, now);
     let children = children(o.paused, &o.desired, o.deletion, o.finalizer);
     let mut actions = vec![];
-    if !o.paused {
-        plan(o, &state, now, &mut actions);
+    match lifecycle(o) {
+        Some(steps) => actions = steps,
+        None if o.paused => {}
+        None => plan(o, &state, now, &mut actions),
     }
     let overall = verdict::overall(o, &state, &actions, now);
     let notes = notes(o, &state, &actions, &overall);
@@ -132,20 +134,17 @@ pub fn children(paused: bool, desired: &Desired, deletion: Option<Deletion>, fin
     }
 }
 
-fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) {
+/// The pair's own beginning and end, which no pause holds up; `None` when it is in between.
+fn lifecycle(o: &Observed) -> Option<Vec<Action>> {
     match o.deletion {
-        Some(d) if !d.holds_shards => {
-            if o.finalizer {
-                actions.push(Action::RemoveFinalizer);
-            }
-            return;
-        }
-        None if !o.finalizer => {
-            actions.push(Action::AddFinalizer);
-            return;
-        }
-        _ => {}
+        Some(d) if !d.holds_shards && o.finalizer => Some(vec![Action::RemoveFinalizer]),
+        Some(d) if !d.holds_shards => Some(vec![]),
+        None if !o.finalizer => Some(vec![Action::AddFinalizer]),
+        _ => None,
     }
+}
+
+fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) {
     actions.extend(fences(o, state));
     actions.extend(steps(o, state));
     // A Pod goes only when there is nothing more urgent to be done in this pass.

@@ -232,8 +232,6 @@ pub struct ServerState {
     pub uuid: String,
     /// `version`.
     pub version: String,
-    /// When mysqld was started, in seconds since 1970 by its own clock.
-    pub started: i64,
     /// `read_only`.
     pub read_only: bool,
     /// `super_read_only`.

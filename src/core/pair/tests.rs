@@ -53,7 +53,6 @@ pub(super) fn server(i: usize) -> ServerState {
     ServerState {
         uuid: UUIDS[i].into(),
         version: "9.7.4".into(),
-        started: 0,
         read_only: true,
         super_read_only: true,
         executed: gtids("a:1-10"),

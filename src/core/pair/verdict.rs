@@ -2,7 +2,9 @@
 
 use super::{
     decide::Action,
-    observed::{CloneStage, Desired, Observed, Ordinal, PodState, Receiver, Server, Trouble, TroubleKind},
+    observed::{
+        CloneStage, Desired, Observed, Ordinal, PodState, Receiver, Server, Trouble, TroubleKind, Volume,
+    },
     reasons,
     state::{Circle, Rebuild, State},
 };
@@ -106,9 +108,15 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
     if *state != State::Healthy
         && let Some((place, trouble)) = [0, 1].into_iter().find_map(|i| Some((i, trouble(o, i, now)?)))
     {
+        let claim = match (trouble.kind, o.side(place).volume) {
+            (TroubleKind::Volume, Volume::Missing) => " (the claim is not there)",
+            (TroubleKind::Volume, Volume::Pending) => " (the claim is Pending)",
+            (TroubleKind::Volume, Volume::Lost) => " (the claim is Lost)",
+            _ => "",
+        };
         return stalled(
             trouble.kind.reason(),
-            format!("{}: {}", o.pod_name(place), trouble.message),
+            format!("{}: {}{claim}", o.pod_name(place), trouble.message),
         );
     }
     let base = of_state(o, state);

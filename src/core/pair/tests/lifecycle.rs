@@ -51,6 +51,12 @@ fn a_paused_pair_is_only_looked_at() {
     let d = run(&o);
     assert_eq!((d.actions.len(), d.children), (0, Children::Leave));
     says(&d, reasons::PAUSED, true);
+    o.deletion = Some(Deletion { holds_shards: false });
+    assert_eq!(
+        run(&o).actions,
+        [Action::RemoveFinalizer],
+        "its deletion is not held up"
+    );
 }
 
 #[test]

@@ -72,6 +72,14 @@ impl Error {
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }
+    /// The API refused the object for what it is or for whose it is: a quota, an admission policy, a missing permission, an invalid field.
+    /// Trying again helps only after somebody changed something.
+    pub fn is_refused(&self) -> bool {
+        let passes = [401, 404, 408, 409, 410, 429];
+        self.status()
+            .is_some_and(|s| (400..500).contains(&s.code) && !passes.contains(&s.code))
+            && !self.is_namespace_terminating()
+    }
     /// The namespace is being deleted: nothing new can be made in it.
     pub fn is_namespace_terminating(&self) -> bool {
         self.status().is_some_and(|s| {

@@ -3,26 +3,26 @@
 use super::{
     Context,
     backoff::Backoff,
-    watch::{CONCURRENCY, CONFLICT, HEALTHY, api, reflected, scopes},
+    watch::{CONCURRENCY, CONFLICT, HEALTHY, api, reflected, scopes, unwinding},
 };
 use crate::{
     act::{apply, cluster as act, databases, placement as record_act, publish, secrets},
     api::{MySQLPair, Placement, ShardCluster, ShardRange, names::MANAGER_CLUSTER},
     core::{
         cluster::{
-            self as core, Layout, Recorded, Said,
+            self as core, Layout, Recorded,
             observed::{Checked, MapSeen, Observed, TablesSeen},
             reasons,
         },
         note::Note,
     },
     observe::{access, cluster as observe},
-    report::cluster as report,
+    report::{cluster as report, events},
 };
 use futures::{StreamExt as _, future};
 use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
 use kube::{
-    Client, ResourceExt as _,
+    Client, Resource as _, ResourceExt as _,
     core::PartialObjectMeta,
     runtime::{
         controller::{Action, Config, Controller},
@@ -45,6 +45,9 @@ const TRY_TABLES: Duration = Duration::from_secs(2);
 /// How long an answer of no server stands, so that what is written about it does not lead to the next try at once.
 const ASKED: Duration = Duration::from_millis(500);
 
+/// How long a refusal stands: what a server refuses depends on its version and its configuration as well.
+const REFUSED: Duration = Duration::from_secs(50);
+
 /// What a pass failed at.
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -54,6 +57,8 @@ enum Error {
     Record(#[from] record_act::Error<Infallible>),
     #[error("not started yet")]
     Starting,
+    #[error("the pass panicked; the log says where")]
+    Panic,
 }
 
 impl Error {
@@ -61,7 +66,7 @@ impl Error {
         match self {
             Self::Api(e) => e.is_conflict(),
             Self::Record(e) => e.is_conflict(),
-            Self::Starting => false,
+            Self::Starting | Self::Panic => false,
         }
     }
     fn label(&self) -> &'static str {
@@ -70,6 +75,7 @@ impl Error {
             Self::Api(_) => "api",
             Self::Record(_) => "record",
             Self::Starting => "starting",
+            Self::Panic => "panic",
         }
     }
 }
@@ -163,7 +169,9 @@ fn key(cluster: &ShardCluster) -> String {
 
 async fn reconcile(cluster: Arc<ShardCluster>, env: Arc<Env>) -> Result<Action, Error> {
     let began = Instant::now();
-    let done = Box::pin(pass(&cluster, &env)).await;
+    let done = unwinding(Box::pin(pass(&cluster, &env)))
+        .await
+        .unwrap_or(Err(Error::Panic));
     let outcome = done.as_ref().map_or_else(Error::label, |_| "ok");
     env.ctx.metrics.pass(NAME, outcome, began.elapsed());
     match done {
@@ -211,34 +219,28 @@ async fn pass(cluster: &ShardCluster, env: &Env) -> Result<Action, Error> {
     }
     let mut o = found.observed;
 
-    // First what others wait for: the record and the map.
+    // First what others wait for: the record and the map. People are told at once what was done: a later step may fail.
     let (latest, recorded) = record(client, &o, found.cluster).await?;
-    let mut notes = publish_map(env, &latest, &o, &recorded, found.map.as_ref()).await?;
+    tell(env, &latest, &core::changes(o.placement(), &recorded)).await;
+    let mut refused = None;
+    let published = publish_map(env, &latest, &o, &recorded, found.map.as_ref()).await;
+    tell(
+        env,
+        &latest,
+        &unless_refused(published, &mut refused)?.unwrap_or_default(),
+    )
+    .await;
 
-    o.credentials = credentials(client, &latest, &o).await?;
+    let credentials = credentials(client, &latest, &o).await;
+    o.credentials = unless_refused(credentials, &mut refused)?.flatten();
     let layout = core::layout(&o);
-    match layout {
-        Layout::Seed => {
-            let made = act::seed_layout(client, &latest).await?;
-            notes.push(Note::normal(
-                reasons::LAYOUT_SEEDED,
-                format!("{made} pairs and ranges were made from spec.layout; from now on they are edited like any other"),
-            ));
-        }
-        Layout::Skip => notes.push(Note::warning(
-            reasons::LAYOUT_SKIPPED,
-            "spec.layout was passed over: the cluster has pairs or ranges already",
-        )),
-        Layout::Done => {}
-    }
+    let seeded = seed(env, &latest, layout).await;
+    let seeded = unless_refused(seeded, &mut refused)?.unwrap_or_default();
+    o.refused = refused;
     check_tables(env, &mut o, &latest).await;
 
-    let Said {
-        status,
-        notes: said_notes,
-    } = core::say(&o, &recorded, layout != Layout::Done, Timestamp::now());
-    notes.extend(said_notes);
-    report::report(client, &env.ctx.recorder, &latest, &Said { status, notes }).await?;
+    let said = core::say(&o, &recorded, seeded, Timestamp::now());
+    report::report(client, &env.ctx.recorder, &latest, &said).await?;
     let retry = match &o.tables {
         TablesSeen::Set {
             checked: Checked::NotYet(_),
@@ -247,6 +249,44 @@ async fn pass(cluster: &ShardCluster, env: &Env) -> Result<Action, Error> {
         _ => HEALTHY,
     };
     Ok(Action::requeue(retry))
+}
+
+async fn tell(env: &Env, cluster: &ShardCluster, notes: &[Note]) {
+    events::publish(&env.ctx.recorder, &cluster.object_ref(&()), "Reconcile", notes).await;
+}
+
+/// What the API refuses, it refuses of this one object: it is said in the status, and the pass goes on.
+fn unless_refused<T>(done: Result<T, Error>, refused: &mut Option<String>) -> Result<Option<T>, Error> {
+    match done {
+        Ok(t) => Ok(Some(t)),
+        Err(Error::Api(e)) if e.is_refused() => {
+            refused.get_or_insert(e.to_string());
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Carries out the layout. Whether it is done with.
+async fn seed(env: &Env, cluster: &ShardCluster, layout: Layout) -> Result<bool, Error> {
+    let note = match layout {
+        Layout::Done => return Ok(false),
+        Layout::Seed => match act::seed_layout(&env.ctx.client, cluster).await? {
+            0 => return Ok(true),
+            made => Note::normal(
+                reasons::LAYOUT_SEEDED,
+                format!(
+                    "{made} pairs and ranges were made from spec.layout; from now on they are edited like any other"
+                ),
+            ),
+        },
+        Layout::Skip => Note::warning(
+            reasons::LAYOUT_SKIPPED,
+            "spec.layout was passed over: the cluster has pairs or ranges already",
+        ),
+    };
+    tell(env, cluster, &[note]).await;
+    Ok(true)
 }
 
 /// Makes the record what it has to be. Returns the cluster as it then is, and what was decided.
@@ -302,18 +342,26 @@ async fn publish_map(
         ?done,
         "shard map published"
     );
-    Ok(if restored {
-        vec![Note::warning(
+    Ok(vec![if restored {
+        Note::warning(
             reasons::SHARD_MAP_RESTORED,
             format!(
                 "the ConfigMap {} was deleted or edited by hand; it says version {} again",
                 cluster.shard_map_name(),
                 map.version
             ),
-        )]
+        )
     } else {
-        vec![]
-    })
+        Note::normal(
+            reasons::SHARD_MAP_PUBLISHED,
+            format!(
+                "version {}: {} shards in {} entries",
+                map.version,
+                map.shards().len(),
+                map.entries.len()
+            ),
+        )
+    }])
 }
 
 /// Sees to the Secrets. What is wrong with them, if it needs a person.
@@ -346,9 +394,7 @@ async fn check_tables(env: &Env, o: &mut Observed, cluster: &ShardCluster) {
         let verdicts = env.tables.lock().unwrap_or_else(PoisonError::into_inner);
         verdicts
             .get(&key(cluster))
-            .filter(|(h, c, at)| {
-                h == set.hash() && (!matches!(c, Checked::NotYet(_)) || at.elapsed() < ASKED)
-            })
+            .filter(|(h, c, at)| h == set.hash() && at.elapsed() < stands(c))
             .map(|(_, c, _)| c.clone())
     };
     if let Some(known) = known {
@@ -361,6 +407,15 @@ async fn check_tables(env: &Env, o: &mut Observed, cluster: &ShardCluster) {
         key(cluster),
         (set.hash().to_owned(), checked.clone(), Instant::now()),
     );
+}
+
+/// How long an answer stands.
+fn stands(checked: &Checked) -> Duration {
+    match checked {
+        Checked::Good => Duration::MAX,
+        Checked::Refused(_) => REFUSED,
+        Checked::NotYet(_) => ASKED,
+    }
 }
 
 /// Asks the active server of the first pair that answers.

@@ -3,7 +3,7 @@
 use super::{
     Context,
     backoff::Backoff,
-    watch::{CONCURRENCY, CONFLICT, HEALTHY, api, reflected, scopes},
+    watch::{CONCURRENCY, CONFLICT, HEALTHY, api, reflected, scopes, unwinding},
 };
 use crate::{
     act::{apply, range as act},
@@ -40,6 +40,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(300);
 /// The same when a database was missing, which a person is restoring.
 const MISSING: Duration = Duration::from_secs(15);
 
+/// The same while the map is being published: the cluster's status tells of it, when it is written.
+const PUBLISHING: Duration = Duration::from_secs(1);
+
 /// What a pass failed at.
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -49,6 +52,8 @@ enum Error {
     Work(#[from] act::Error),
     #[error("not started yet")]
     Starting,
+    #[error("the pass panicked; the log says where")]
+    Panic,
 }
 
 impl Error {
@@ -56,7 +61,7 @@ impl Error {
         match self {
             Self::Api(e) => e.is_conflict(),
             Self::Work(e) => e.is_conflict(),
-            Self::Starting => false,
+            Self::Starting | Self::Panic => false,
         }
     }
     fn label(&self) -> &'static str {
@@ -65,6 +70,7 @@ impl Error {
             Self::Api(_) => "api",
             Self::Work(_) => "work",
             Self::Starting => "starting",
+            Self::Panic => "panic",
         }
     }
 }
@@ -218,7 +224,9 @@ fn key(range: &ShardRange) -> String {
 
 async fn reconcile(range: Arc<ShardRange>, env: Arc<Env>) -> Result<Action, Error> {
     let began = Instant::now();
-    let done = Box::pin(pass(&range, &env)).await;
+    let done = unwinding(Box::pin(pass(&range, &env)))
+        .await
+        .unwrap_or(Err(Error::Panic));
     let outcome = done.as_ref().map_or_else(Error::label, |_| "ok");
     env.ctx.metrics.pass(NAME, outcome, began.elapsed());
     match done {
@@ -255,7 +263,7 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
         &range.namespace().unwrap_or_default(),
         &range.spec.cluster_ref.name,
     );
-    let o = observe::observe(client, &env.stores, range, cluster.as_ref(), look_due).await?;
+    let o = observe::observe(client, &env.stores, range, cluster.as_ref(), look_due, false).await?;
     let plan = core::plan(&o);
     let pending = env.failed().get(&uid).cloned().filter(|f| {
         let same = |w: &Work| w.kind == f.work.kind && w.pair == f.work.pair && act::reachable(&o, w);
@@ -272,6 +280,7 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
     if plan.finalizer == Finalizer::Keep
         && (waits.is_some() || plan.work.iter().all(|w| !act::reachable(&o, w)))
         && Some(&said.status) == range.status.as_ref()
+        && !said.publishing
     {
         return Ok(Action::requeue(waits.unwrap_or(HEALTHY)));
     }
@@ -280,7 +289,7 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
     let Some((range, cluster)) = observe::afresh(client, range).await? else {
         return Ok(Action::await_change());
     };
-    let o = observe::observe(client, &env.stores, &range, cluster.as_ref(), look_due).await?;
+    let o = observe::observe(client, &env.stores, &range, cluster.as_ref(), look_due, true).await?;
     let plan = core::plan(&o);
     let range = match plan.finalizer {
         Finalizer::Keep => range,
@@ -332,10 +341,10 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
         env.failed().remove(&uid);
         env.backoff.succeeded(&key(&range));
         report::report(client, &env.ctx.recorder, &range, &said).await?;
-        return Ok(Action::requeue(if outcome.missing.is_empty() {
-            HEALTHY
-        } else {
-            MISSING
+        return Ok(Action::requeue(match () {
+            () if said.publishing => PUBLISHING,
+            () if outcome.missing.is_empty() => HEALTHY,
+            () => MISSING,
         }));
     };
     let wait = env.backoff.failed(key(&range));

@@ -1,6 +1,6 @@
 //! What the controllers watch, and in which namespaces.
 
-use futures::Stream;
+use futures::{FutureExt as _, Stream};
 use kube::{
     Api, Client, Resource,
     core::NamespaceResourceScope,
@@ -11,7 +11,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use std::{fmt::Debug, hash::Hash, time::Duration};
+use std::{fmt::Debug, hash::Hash, panic::AssertUnwindSafe, time::Duration};
 
 /// Passes of one controller that run at the same time.
 pub const CONCURRENCY: u16 = 32;
@@ -65,4 +65,9 @@ where
         .reflect(writer)
         .touched_objects();
     (store, events)
+}
+
+/// Runs a pass; `None` when it panicked. A bug in one pass must not end the process, which looks after other objects too.
+pub async fn unwinding<T>(pass: impl Future<Output = T>) -> Option<T> {
+    AssertUnwindSafe(pass).catch_unwind().await.ok()
 }

@@ -218,7 +218,8 @@ const NOT_THE_STATEMENT: [u16; 19] = [
     1836, 3032,
 ];
 
-/// Tries the statements in a scratch database, outside the binary log, and drops it again.
+/// Tries the statements in a scratch database, outside the binary log, and drops it again. One at a time: two operators at a change of
+/// leader would drop each other's.
 ///
 /// # Errors
 /// As [`Error`], when nothing can be said of the statements.
@@ -229,6 +230,18 @@ pub async fn dry_run(
 ) -> Result<Option<Refused>, Error> {
     let scratch = format!("{SCRATCH}{}", hash.get(..16).unwrap_or(hash));
     run(conn, deadline::CHANGE, "SET SESSION sql_log_bin = 0").await?;
+    // It is given back when the connection ends.
+    let locked: Vec<Option<i64>> = rows(
+        conn,
+        deadline::CHANGE,
+        "SELECT GET_LOCK('shardwright_ddl_check', 5)",
+    )
+    .await?;
+    if locked.first() != Some(&Some(1)) {
+        return Err(Error::Protocol(
+            "somebody else is trying tables on this server".into(),
+        ));
+    }
     // What an operator left that died here.
     let left: Vec<String> = rows(
         conn,

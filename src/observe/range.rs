@@ -2,15 +2,21 @@
 
 use super::{access, cluster};
 use crate::{
-    act::apply::{self, Error},
-    api::{MySQLPair, ShardCluster, ShardRange, conditions, names},
+    act::{
+        apply::{self, Error},
+        publish,
+    },
+    api::{MySQLPair, ShardCluster, ShardRange, ShardSpan, conditions, names},
     core::{
         claims,
         cluster::observed::{claim, facts},
         pair::states,
+        placement,
         range::observed::{ClusterSeen, Observed, PairSeen},
+        spans::SpanSet,
     },
 };
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, ResourceExt as _, runtime::reflector::Store};
 use std::collections::BTreeMap;
 
@@ -38,7 +44,8 @@ impl Stores {
     }
 }
 
-/// What is known of `range` and of its `cluster`, which is what was in memory or what was read afresh.
+/// What is known of `range` and of its `cluster`, which is what was in memory or what was read afresh. The published map is read only when
+/// that is asked for.
 ///
 /// # Errors
 /// [`Error`].
@@ -48,6 +55,7 @@ pub async fn observe(
     range: &ShardRange,
     cluster: Option<&ShardCluster>,
     look_due: bool,
+    with_map: bool,
 ) -> Result<Observed, Error> {
     let namespace = range.namespace().unwrap_or_default();
     let cluster = cluster.filter(|c| c.metadata.deletion_timestamp.is_none());
@@ -55,7 +63,12 @@ pub async fn observe(
         Some(c) => Some(cluster_seen(client, stores, range, c).await?),
         None => None,
     };
+    let published = match cluster {
+        Some(c) if with_map => Some(published(client, c).await?),
+        _ => None,
+    };
     Ok(Observed {
+        published,
         name: range.name_any(),
         generation: range.metadata.generation,
         deleting: range.metadata.deletion_timestamp.is_some(),
@@ -72,6 +85,25 @@ pub async fn observe(
             .collect(),
         look_due,
     })
+}
+
+/// The shards that the published map has where the record has them.
+async fn published(client: &Client, c: &ShardCluster) -> Result<SpanSet, Error> {
+    let (namespace, name) = (c.namespace().unwrap_or_default(), c.shard_map_name());
+    let live = apply::get::<ConfigMap>(client, &namespace, &name).await?;
+    let seen = publish::seen(&c.name_any(), live.as_ref());
+    let record = c.status.as_ref().and_then(|s| s.placement.as_ref());
+    let (Some(map), Some(record)) = (seen.content(), record) else {
+        return Ok(SpanSet::new());
+    };
+    Ok(map
+        .entries
+        .iter()
+        .map(|e| {
+            let there = placement::shards(record, |s| s.pair == e.pair);
+            SpanSet::of(ShardSpan::new(e.first, e.last)).intersect(&there)
+        })
+        .fold(SpanSet::new(), |a, b| a.union(&b)))
 }
 
 async fn cluster_seen(

@@ -224,8 +224,26 @@ fn other_key_space(map: &ShardMap, o: &Observed) -> Option<String> {
     None
 }
 
+/// What people are told of a record that was written in the place of `before`.
+pub fn changes(before: Option<&Placement>, r: &Recorded) -> Vec<Note> {
+    let mut notes = vec![];
+    if let (true, Some(p)) = (r.restored, &r.placement) {
+        notes.push(Note::warning(
+            reasons::RECORD_RESTORED,
+            format!(
+                "the record was made again from the published map and the servers: {} shards",
+                placement::serving(p).len()
+            ),
+        ));
+    }
+    if let (Some(before), Some(after)) = (before, &r.placement) {
+        notes.extend(handed_over(before, after));
+    }
+    notes
+}
+
 /// The served shards that were assigned to another range, for people.
-pub fn handed_over(before: &Placement, after: &Placement) -> Vec<Note> {
+fn handed_over(before: &Placement, after: &Placement) -> Vec<Note> {
     let mut moved: BTreeMap<(String, String, String), SpanSet> = BTreeMap::new();
     for old in before.spans.iter().filter(|s| s.state == SpanState::Serving) {
         let set = SpanSet::of(ShardSpan::new(old.first, old.last));

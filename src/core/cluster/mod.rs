@@ -9,6 +9,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Layout, Recorded, Stop, handed_over, layout, record};
+pub use decide::{Layout, Recorded, Stop, changes, layout, record};
 pub use observed::Observed;
 pub use status::{Said, say};

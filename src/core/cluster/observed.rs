@@ -41,6 +41,8 @@ pub struct Observed {
     pub tables: TablesSeen,
     /// What is wrong with the Secrets, if anything.
     pub credentials: Option<String>,
+    /// What the API refused of what the cluster is given: an object and why.
+    pub refused: Option<String>,
     /// The time of the pass, seconds since 1970.
     pub now: i64,
 }
@@ -274,6 +276,7 @@ impl Observed {
                 what: "not read".into(),
             }),
             credentials: None,
+            refused: None,
             now: 0,
         }
     }

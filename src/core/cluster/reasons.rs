@@ -20,6 +20,8 @@ pub const KEY_SPACE_DIFFERS: &str = "KeySpaceDiffers";
 pub const SHARD_MAP_NAME_TAKEN: &str = "ShardMapNameTaken";
 /// The Secrets with the passwords cannot be used.
 pub const CREDENTIALS_UNUSABLE: &str = "CredentialsUnusable";
+/// The API refused an object that the cluster is given.
+pub const CHILD_REFUSED: &str = "ChildRefused";
 /// `spec.tables.ddlFrom` names a ConfigMap that is not there.
 pub const DDL_CONFIG_MAP_NOT_FOUND: &str = "DdlConfigMapNotFound";
 /// The tables cannot be created as they are written.

@@ -53,7 +53,7 @@ pub fn say(o: &Observed, r: &Recorded, seeded: bool, now: Timestamp) -> Said {
 
     let overall = overall(o, r, &status);
     let covered = covered(r);
-    let notes = notes(o, r, &overall, &covered);
+    let notes = notes(o, &overall, &covered);
     let mut said = overall.said().to_vec();
     said.push(covered);
     conditions::set(&mut status.conditions, &said, o.generation, now);
@@ -79,6 +79,9 @@ fn overall(o: &Observed, r: &Recorded, status: &ShardClusterStatus) -> Overall {
     }
     if let Some(grave) = r.stops.iter().find_map(grave) {
         return grave;
+    }
+    if let Some(what) = &o.refused {
+        return stalled(reasons::CHILD_REFUSED, what.clone());
     }
     match &o.tables {
         TablesSeen::ConfigMapMissing { name } => {
@@ -283,36 +286,9 @@ fn covered(r: &Recorded) -> Condition {
     }
 }
 
-fn notes(o: &Observed, r: &Recorded, overall: &Overall, covered: &Condition) -> Vec<Note> {
+fn notes(o: &Observed, overall: &Overall, covered: &Condition) -> Vec<Note> {
     let mut notes = vec![];
     let was = |type_: &str| conditions::is_true(&o.before.conditions, type_, None);
-    if let (Some(new), Some(map)) = (&r.placement, &r.map)
-        && new.map_version > o.placement().map_or(0, |p| p.map_version)
-    {
-        notes.push(Note::normal(
-            reasons::SHARD_MAP_PUBLISHED,
-            format!(
-                "version {}: {} shards in {} entries",
-                new.map_version,
-                map.shards().len(),
-                map.entries.len()
-            ),
-        ));
-    }
-    if r.restored
-        && let Some(p) = &r.placement
-    {
-        notes.push(Note::warning(
-            reasons::RECORD_RESTORED,
-            format!(
-                "the record was made again from the published map and the servers: {} shards",
-                placement::serving(p).len()
-            ),
-        ));
-    }
-    if let (Some(before), Some(after)) = (o.placement(), &r.placement) {
-        notes.extend(super::handed_over(before, after));
-    }
     if covered.status == Some(false) && (was(conditions::SHARDS_COVERED) || o.before.conditions.is_empty()) {
         notes.push(Note::warning(covered.reason, covered.message.clone()));
     }

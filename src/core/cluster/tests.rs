@@ -172,7 +172,7 @@ fn a_lost_record_comes_back_from_the_map_with_a_later_version() {
         ),
         (set(0, 1023), set(512, 1023), before.map.version() + 1)
     );
-    let notes = say(&o, &r, false, Timestamp::UNIX_EPOCH).notes;
+    let notes = changes(None, &r);
     assert!(
         notes.iter().any(|n| n.reason == reasons::RECORD_RESTORED),
         "{notes:?}"
@@ -329,7 +329,7 @@ fn a_hand_over_is_told_and_the_map_stays_as_it_is() {
     o.ranges[0].claim.span = ShardSpan::new(0, 255);
     range(&mut o, "r2", 256, 511, "p1");
     let r = record(&o, o.placement());
-    let notes = say(&o, &r, false, Timestamp::UNIX_EPOCH).notes;
+    let notes = changes(o.placement(), &r);
     assert_eq!(
         notes.iter().map(|n| n.note.as_str()).collect::<Vec<_>>(),
         ["shards 256-511 on p0: r0 → r2; no data moved"]

@@ -25,6 +25,8 @@ pub struct Observed {
     pub cluster: Option<ClusterSeen>,
     /// The pairs of the namespace, by name.
     pub pairs: BTreeMap<String, PairSeen>,
+    /// The shards that the published map has on the pair on record; `None` when it was not read.
+    pub published: Option<SpanSet>,
     /// The databases were not looked at for some minutes, or never by this process.
     pub look_due: bool,
 }

@@ -14,6 +14,8 @@ pub const WAITING_FOR_TABLES: &str = "WaitingForTables";
 pub const TABLES_UNUSABLE: &str = "TablesUnusable";
 /// Databases are being created.
 pub const CREATING_DATABASES: &str = "CreatingDatabases";
+/// The databases are made, the map that has the shards is being published.
+pub const PUBLISHING_MAP: &str = "PublishingMap";
 /// Tables are being created in shards that are served already.
 pub const ROLLING_OUT_TABLES: &str = "RollingOutTables";
 /// `pairRef` names another pair than the one that serves.

@@ -55,6 +55,8 @@ pub struct Said {
     pub status: ShardRangeStatus,
     /// Events.
     pub notes: Vec<Note>,
+    /// It is Ready but for the map, which has to be read to know more.
+    pub publishing: bool,
 }
 
 /// What `status.progress` says: shards whose databases are made, of all.
@@ -104,7 +106,11 @@ pub fn say(o: &Observed, plan: &Plan, outcome: &Outcome, now: Timestamp) -> Said
     said.extend(overall.said());
     said.extend(declared);
     conditions::set(&mut status.conditions, &said, o.generation, now);
-    Said { status, notes }
+    Said {
+        status,
+        notes,
+        publishing: overall.reason() == reasons::PUBLISHING_MAP,
+    }
 }
 
 fn served_by(record: &Placement, serving: &SpanSet) -> Vec<ServedSpan> {
@@ -264,6 +270,18 @@ fn overall(
         return working(
             reasons::ROLLING_OUT_TABLES,
             "tables are being created in served shards",
+        );
+    }
+    let was_ready = conditions::is_true(&o.before.conditions, conditions::READY, None);
+    let in_map = match &o.published {
+        Some(published) => serving.is_subset(published),
+        // Nobody looked: what was Ready is in the map, and no shard ever leaves it.
+        None => was_ready && serving.is_subset(&spans(&o.before.served_by)),
+    };
+    if !in_map {
+        return working(
+            reasons::PUBLISHING_MAP,
+            "the map with these shards is being published; see the cluster if this stays",
         );
     }
     let pair = &o.spec.pair_ref.name;

@@ -62,18 +62,21 @@ fn seen(record: Option<Placement>) -> Observed {
                 trouble: None,
             },
         )]),
+        published: None,
         look_due: false,
     }
 }
 /// Served, with every table, and said so.
 fn ready() -> Observed {
     let mut o = seen(Some(served()));
+    o.published = Some(set(0, 511));
     let outcome = Outcome {
         rolled_out: true,
         looked: true,
         ..Outcome::default()
     };
     o.before = say(&o, &plan(&o), &outcome, Timestamp::UNIX_EPOCH).status;
+    o.published = None;
     o
 }
 fn idle(o: &Observed) -> Said {
@@ -141,18 +144,26 @@ fn claimed_shards_are_created_and_then_served() {
     };
     let s = say(&o, &p, &outcome, Timestamp::UNIX_EPOCH);
     assert_eq!(
-        (words(&s), s.status.tables_hash.as_deref()),
-        (("ready", "Serving".into()), Some(table_set().hash()))
+        (words(&s), s.status.tables_hash.as_deref(), s.publishing),
+        (
+            ("working", "PublishingMap".into()),
+            Some(table_set().hash()),
+            true
+        )
     );
     let told: Vec<_> = s.notes.iter().map(|n| n.reason).collect();
-    assert_eq!(
-        told,
-        [
-            reasons::RANGE_ACCEPTED,
-            reasons::SHARDS_OPENED,
-            reasons::RANGE_READY
-        ]
-    );
+    assert_eq!(told, [reasons::RANGE_ACCEPTED, reasons::SHARDS_OPENED]);
+    // The next pass reads the map: only when it has all of them is the range Ready.
+    let mut o = seen(Some(served()));
+    o.before = s.status;
+    assert!(idle(&o).publishing);
+    o.published = Some(set(0, 510));
+    assert!(idle(&o).publishing);
+    o.published = Some(set(0, 511));
+    let s = idle(&o);
+    assert_eq!(words(&s), ("ready", "Serving".into()));
+    let told: Vec<_> = s.notes.iter().map(|n| n.reason).collect();
+    assert_eq!(told, [reasons::RANGE_READY]);
 }
 
 #[test]
@@ -202,6 +213,7 @@ fn new_tables_and_shards_of_another_range_are_looked_at() {
     // Handed over: whoever had them may have had other tables.
     let mut o = ready();
     o.before.served_by[0].last = 255;
+    o.published = Some(set(0, 511));
     assert_eq!(kinds(&plan(&o)), [(Kind::Tables, "p0:0-511".into())]);
     let s = idle(&o);
     assert_eq!(
@@ -233,6 +245,7 @@ fn a_missing_database_is_reported_until_it_is_back() {
         (words(&s), &s.status),
         (("stalled", "DatabaseMissing".into()), &o.before)
     );
+    o.published = Some(set(0, 511));
     let outcome = Outcome {
         looked: true,
         rolled_out: true,

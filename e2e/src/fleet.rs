@@ -368,17 +368,6 @@ impl Fleet {
         Ok(String::from_utf8(bytes.0.clone())?)
     }
 
-    /// Where a Pod is reached.
-    ///
-    /// # Errors
-    /// When it has no address.
-    pub async fn address(&self, pod: &str) -> Result<String> {
-        let pod: Pod = self.get(pod).await?;
-        pod.status
-            .and_then(|s| s.pod_ip)
-            .ok_or_else(|| anyhow!("the Pod has no address"))
-    }
-
     /// How one server of a pair is reached with an account.
     ///
     /// # Errors
@@ -391,9 +380,11 @@ impl Fleet {
         password: &str,
         ca: &str,
     ) -> Result<Login> {
+        let pod: Pod = self.get(&names::pod(pair, ordinal)).await?;
+        let (address, port) = self.world.reach(&pod, names::MYSQL_PORT).await?;
         Ok(Login {
-            address: self.address(&names::pod(pair, ordinal)).await?,
-            port: names::MYSQL_PORT,
+            address,
+            port,
             tls_name: names::host(&self.ns, pair, ordinal),
             user: user.into(),
             password: password.into(),

@@ -5,6 +5,7 @@
     reason = "a command for a terminal"
 )]
 
+mod audit;
 mod bench;
 mod blueprint;
 mod demo;
@@ -14,6 +15,7 @@ mod fleet;
 mod http;
 mod install;
 mod ledger;
+mod reach;
 mod report;
 mod runner;
 mod sampler;

@@ -1,5 +1,6 @@
 //! What a run is told from outside: which cluster, which images, which scenarios.
 
+use crate::reach::Reach;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -61,6 +62,9 @@ pub struct Settings {
     /// The folder of the kustomizations.
     #[arg(long, env = "SHARDWRIGHT_E2E_CONFIG", global = true, default_value = "config")]
     pub config: PathBuf,
+    /// Where this command runs: in the cluster's network, or not. Direct in the test bed, else forward.
+    #[arg(long, env = "SHARDWRIGHT_E2E_REACH", global = true, value_enum)]
+    pub reach: Option<Reach>,
     /// The tool itself, for scenarios that ask it; those parts are left out without it.
     #[arg(long, env = "SHARDWRIGHT_E2E_TOOL", global = true)]
     pub tool: Option<PathBuf>,
@@ -92,6 +96,12 @@ pub struct Settings {
 impl Settings {
     /// Name of the Helm release, of the Deployment and of the operator's Lease.
     pub const RELEASE: &'static str = "shardwright";
+
+    /// How Pods are reached.
+    pub fn reach(&self) -> Reach {
+        let usual = if self.local { Reach::Direct } else { Reach::Forward };
+        self.reach.unwrap_or(usual)
+    }
 }
 
 /// Splits `repository:tag`; the colon of a registry's port is not taken for the tag's.

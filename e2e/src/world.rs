@@ -1,5 +1,6 @@
 //! The cluster under test: a client for its API, and what the run was told.
 
+use crate::reach::Forwards;
 use crate::settings::Settings;
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -17,6 +18,8 @@ pub struct World {
     pub settings: Arc<Settings>,
     /// Different in each run.
     pub stamp: u64,
+    /// Ways to Pods.
+    pub forwards: Forwards,
 }
 
 /// Label on every namespace that a run makes.
@@ -36,6 +39,7 @@ impl World {
             client,
             settings: Arc::new(settings),
             stamp: crate::dice::Dice::seed_now(),
+            forwards: Forwards::default(),
         })
     }
 
@@ -102,18 +106,18 @@ impl World {
         Ok(api.list(&ListParams::default().labels(selector)).await?.items)
     }
 
-    /// `address:port` of the HTTP server of each operator that is ready.
+    /// `address:port` of the HTTP server of each operator that is ready, as it is reached from here.
     ///
     /// # Errors
     /// When the API refuses.
     pub async fn operator_addresses(&self) -> Result<Vec<String>> {
-        Ok(self
-            .operator_pods()
-            .await?
-            .into_iter()
-            .filter(|p| p.metadata.deletion_timestamp.is_none())
-            .filter_map(|p| p.status?.pod_ip)
-            .map(|ip| format!("{ip}:8080"))
-            .collect())
+        let mut all = vec![];
+        for pod in self.operator_pods().await? {
+            if pod.metadata.deletion_timestamp.is_none() {
+                let (address, port) = self.reach(&pod, 8080).await?;
+                all.push(format!("{address}:{port}"));
+            }
+        }
+        Ok(all)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::blueprint::{self as bp, PAIR};
 use crate::fleet::{Fleet, Object};
+use crate::reach::Reach;
 use crate::scenario::Group;
 use crate::testbed;
 use crate::wait::{self, REPAIR, SOON, Seen};
@@ -163,6 +164,22 @@ async fn services(f: &Fleet) -> Result<()> {
 
 /// A connection to the Service's own address ends at that server.
 async fn leads_to(f: &Fleet, service: &str, ordinal: usize) -> Result<()> {
+    let pod: Pod = f.get(&names::pod(PAIR, ordinal)).await?;
+    let ip = pod.status.and_then(|s| s.pod_ip).context("no address")?;
+    wait::until(
+        &format!("the EndpointSlice {service} to name {ip}"),
+        SOON,
+        || async {
+            let slice: EndpointSlice = f.get(service).await?;
+            let named: Vec<_> = slice.endpoints.iter().flat_map(|e| e.addresses.clone()).collect();
+            Ok(Seen::when(named == [ip.clone()], || format!("{named:?}")))
+        },
+    )
+    .await?;
+    if f.world.settings.reach() == Reach::Forward {
+        // From outside there is no way to a Service's address.
+        return Ok(());
+    }
     let uuid = f.server(PAIR, ordinal).await?.vitals().await?.uuid;
     wait::until(&format!("{service} to lead to {ordinal}"), SOON, || async {
         let s: Service = f.get(service).await?;

@@ -13,7 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
-use shardwright::api::{ShardRange, names};
+use shardwright::api::{MySQLPair, ShardRange, names};
 use std::time::{Duration, Instant};
 
 /// The groups.
@@ -65,6 +65,13 @@ pub fn groups() -> Vec<Group> {
                     upgrade,
                     "another tag of the operator restarts no mysqld",
                     SecondOperatorImage
+                ),
+                scenario!(
+                    Full,
+                    "node-lost",
+                    node_lost,
+                    "the node of each server loses its power and comes back: the same server is active, nothing is lost",
+                    TestBed
                 ),
                 scenario!(
                     Short,
@@ -248,15 +255,21 @@ async fn untouched(f: &Fleet, before: &[(Option<String>, i64)]) -> Result<()> {
 async fn upgrade(f: &Fleet) -> Result<()> {
     let before = servers(f).await?;
     f.world.install(&f.world.settings.operator_image_b, &[]).await?;
-    let pods = f.world.operator_pods().await?;
-    let all_new = pods.iter().all(|p| {
-        p.spec.as_ref().is_some_and(|s| {
-            s.containers
-                .iter()
-                .any(|c| c.image.as_deref() == Some(&f.world.settings.operator_image_b))
-        })
-    });
-    ensure!(all_new && pods.len() == 2, "not all operators have the new image");
+    let image = &f.world.settings.operator_image_b;
+    wait::until("all operators to have the new image", SOON, || async {
+        let pods = f.world.operator_pods().await?;
+        let images: Vec<_> = pods
+            .iter()
+            .flat_map(|p| {
+                p.spec
+                    .iter()
+                    .flat_map(|s| s.containers.iter().map(|c| c.image.clone()))
+            })
+            .collect();
+        let good = images.len() == 2 && images.iter().all(|i| i.as_ref() == Some(image));
+        Ok(Seen::when(good, || format!("{images:?}")))
+    })
+    .await?;
     // The new one has passed over everything: it acts on what is applied now.
     f.apply(&bp::range(f, "r2", 10, 11, PAIR)).await?;
     f.all_ready(REPAIR).await?;
@@ -286,4 +299,37 @@ async fn away(f: &Fleet) -> Result<()> {
         .await
         .context("while the operator was away")?;
     f.intact().await
+}
+
+async fn node_lost(f: &Fleet) -> Result<()> {
+    let active = f.active(PAIR).await?;
+    for n in [1 - active, active] {
+        f.healthy(PAIR).await?;
+        let shards = f.map().await?.shards();
+        f.write(&shards).await?;
+        let pod: Pod = f.get(&names::pod(PAIR, n)).await?;
+        let node = pod.spec.and_then(|s| s.node_name).context("no node")?;
+        f.world.bed(&["node", "kill", &node]).await?;
+        let seen = node_lost_of(f, n, active).await;
+        // Whatever was seen, the next scenarios need the node.
+        f.world.bed(&["node", "start", &node]).await?;
+        seen.with_context(|| format!("while {node} was away"))?;
+        f.all_ready(BRING_UP).await?;
+        f.healthy(PAIR).await?;
+        ensure!(f.active(PAIR).await? == active, "another server is active");
+        f.intact().await?;
+    }
+    f.world.operator_ready().await
+}
+
+/// What there is to see while the node of server `n` is away.
+async fn node_lost_of(f: &Fleet, n: usize, active: usize) -> Result<()> {
+    f.condition::<MySQLPair>(PAIR, "Ready", "False", "", REPAIR)
+        .await?;
+    let shards = f.map().await?.shards();
+    ensure!(shards.len() >= 8, "the map has {shards:?}");
+    if n != active {
+        f.write(&shards).await?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use crate::wait::{self, Seen};
 use crate::{scenario, shared};
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ListParams;
 use shardwright::api::names;
@@ -38,6 +39,19 @@ pub fn group() -> Group {
                 "columns",
                 columns,
                 "kubectl get shows the columns that people look at"
+            ),
+            scenario!(
+                Short,
+                "events-and-conditions",
+                told,
+                "kubectl wait works on every kind; events tell what a person wants to know"
+            ),
+            scenario!(
+                Short,
+                "idle-writes-nothing",
+                idle,
+                "nobody touches it: the operator writes nothing to the API",
+                TestBed
             ),
             scenario!(
                 Short,
@@ -238,6 +252,49 @@ async fn columns(f: &Fleet) -> Result<()> {
     );
     let all = shell::kubectl(&["get", "shards", "-n", &f.ns, "-o", "name"]).await?;
     ensure!(all.lines().count() == 3, "category shards: {all}");
+    Ok(())
+}
+
+async fn told(f: &Fleet) -> Result<()> {
+    for (kind, name) in [
+        ("shardcluster", f.cluster.as_str()),
+        ("mysqlpair", PAIR),
+        ("shardrange", RANGE),
+    ] {
+        for (condition, value) in [("Ready", "True"), ("Reconciling", "False"), ("Stalled", "False")] {
+            let object = format!("{kind}/{name}");
+            let wait = format!("--for=condition={condition}={value}");
+            shell::kubectl(&["wait", "-n", &f.ns, &object, &wait, "--timeout=10s"]).await?;
+        }
+    }
+    for (object, reason) in [
+        (PAIR, "ActiveRecorded"),
+        (PAIR, "PairReady"),
+        (RANGE, "RangeReady"),
+        (f.cluster.as_str(), "ShardMapPublished"),
+    ] {
+        let events = f.api::<Event>();
+        wait::until(&format!("an event {reason} on {object}"), wait::SOON, || async {
+            let all = events.list(&ListParams::default()).await?.items;
+            let told = all.iter().any(|e| {
+                e.reason.as_deref() == Some(reason)
+                    && e.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some(object)
+                    && e.note.as_ref().is_some_and(|n| !n.is_empty())
+            });
+            Ok(Seen::when(told, || format!("{} events", all.len())))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn idle(f: &Fleet) -> Result<()> {
+    f.all_ready(wait::SOON).await?;
+    let found = f
+        .world
+        .operator_writes(Some(&f.ns), Duration::from_secs(15))
+        .await?;
+    ensure!(found.is_empty(), "the operator wrote {found:?}");
     Ok(())
 }
 

@@ -56,7 +56,7 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
     let client = Client::try_from(config).context("make a client of the Kubernetes API")?;
 
     let metrics = Arc::new(Metrics::default());
-    let maps = Arc::new(maps::Maps::default());
+    let maps = Arc::new(maps::Maps::new(args.namespaces().len().max(1)));
     let readiness = Readiness::new(maps::watches(args.namespaces().len()));
     let shutdown = Shutdown::default();
 
@@ -119,17 +119,23 @@ async fn lead(
             None => future::pending().await,
         }
     };
+    let mut lost = Box::pin(lost);
+    let lost_error = || anyhow::anyhow!("the lease {}/{} was lost", args.lease_namespace, args.lease_name);
     tokio::select! {
         asked = &mut asked => asked.context("listen for signals")?,
         // Dropping the controllers here aborts whatever they were doing.
-        () = lost => bail!("the lease {}/{} was lost", args.lease_namespace, args.lease_name),
+        () = &mut lost => return Err(lost_error()),
         () = &mut controllers => bail!("the controllers ended"),
     }
     tracing::info!("stopping");
     shutdown.stop();
-    if tokio::time::timeout(DRAIN, controllers).await.is_err() {
-        tracing::warn!("passes were cut off after {DRAIN:?}");
+    // The lease is held while the last passes end, so that nobody else begins beside them.
+    tokio::select! {
+        () = &mut controllers => {}
+        () = &mut lost => return Err(lost_error()),
+        () = tokio::time::sleep(DRAIN) => tracing::warn!("passes were cut off after {DRAIN:?}"),
     }
+    drop(lost);
     metrics.leader.set(0);
     if let Some(elector) = &elector {
         crate::deadline::within(crate::deadline::API, elector.release())

@@ -251,6 +251,22 @@ fn cluster_cases(hashed: &impl Fn(i32) -> Value) -> Vec<Case> {
                 shards(65536, 5),
             ],
         ),
+        created(
+            KIND,
+            "`databasePrefix` and `digits` together may not fit the name of a database of MySQL's own: the grant of the applications would cover it",
+            [("my", 3), ("m", 4), ("s", 2), ("performance_sc", 4)]
+                .map(|(prefix, digits)| {
+                    let shards = json!({ "total": 10, "digits": digits, "databasePrefix": prefix });
+                    vec![no_layout(), ("/spec/shards", shards)]
+                })
+                .to_vec(),
+            [("my", 4), ("sys", 2), ("m", 5)]
+                .map(|(prefix, digits)| {
+                    let shards = json!({ "total": 10, "digits": digits, "databasePrefix": prefix });
+                    vec![no_layout(), ("/spec/shards", shards)]
+                })
+                .to_vec(),
+        ),
         changed(
             KIND,
             "`shards` is immutable",

@@ -65,7 +65,10 @@ pub struct ShardClusterSpec {
 /// The key space: databases `<databasePrefix><number with digits digits>`.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.digits == 5 || self.total <= [1, 10, 100, 1000, 10000][self.digits]").message("`digits` must be enough to write the number of the last shard").field_path(".digits"))]
+#[x_kube(
+    validation = Rule::new("self.digits == 5 || self.total <= [1, 10, 100, 1000, 10000][self.digits]").message("`digits` must be enough to write the number of the last shard").field_path(".digits"),
+    validation = Rule::new("!['mysql', 'sys', 'performance_schema', 'information_schema'].exists(s, s.startsWith(self.databasePrefix) && size(s) == size(self.databasePrefix) + self.digits)").message("`databasePrefix` and `digits` together may not fit the name of a database of MySQL's own: the grant of the applications would cover it").field_path(".databasePrefix")
+)]
 pub struct Shards {
     /// Number of virtual shards, 1 to 65536, of which any part may be open.
     #[schemars(range(min = 1, max = 65536))]

@@ -1,8 +1,8 @@
 //! The newest map of each cluster, and those who wait for a newer one.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -41,67 +41,102 @@ pub enum Answer {
 /// Version and hash of the map that the record of a cluster names.
 type Record = (i64, String);
 
+/// How many published maps that the record does not name are kept, in case that it is about to name one.
+const PENDING: usize = 4;
+
 struct Slot {
-    /// `None`: there is no such ShardCluster (any more).
+    /// `None`: there is no such ShardCluster (any more), or it has published nothing.
     record: Option<Record>,
-    /// The ConfigMap's content as last seen.
-    seen: Option<Arc<Published>>,
+    /// What ConfigMaps were seen to hold, the newest last.
+    seen: VecDeque<Arc<Published>>,
     sender: watch::Sender<Option<Arc<Published>>>,
 }
 
 impl Slot {
-    /// Sends what was seen, if it is what the record names: a ConfigMap that someone edited by hand never reaches a client. Without a
-    /// record (the cluster was deleted, its map was left) a map goes out only when it is newer.
-    fn settle(&self) {
-        let Some(seen) = &self.seen else { return };
-        let current = self.sender.borrow().as_ref().map(|p| p.version);
+    /// Sends what the record names, if it was seen: a ConfigMap that someone edited by hand never reaches a client. Without a
+    /// record (the cluster was deleted, its map was left) the last one seen goes out, if it is newer.
+    fn settle(&mut self) {
         let good = match &self.record {
-            Some((version, hash)) => *version == seen.version && *hash == seen.hash,
-            None => true,
+            Some((version, hash)) => self
+                .seen
+                .iter()
+                .find(|p| p.version == *version && p.hash == *hash),
+            None => self.seen.back(),
         };
-        if good && current.is_none_or(|c| seen.version > c) {
-            self.sender.send_replace(Some(Arc::clone(seen)));
+        let Some(good) = good.cloned() else { return };
+        let current = self.sender.borrow().as_ref().map(|p| p.version);
+        if current.is_none_or(|c| good.version > c) {
+            self.sender.send_replace(Some(Arc::clone(&good)));
+            // What is older will never be sent.
+            self.seen.retain(|p| p.version >= good.version);
         }
     }
 }
 
 /// The newest map of each cluster.
-#[derive(Default)]
-pub struct Maps(Mutex<HashMap<Key, Slot>>);
+pub struct Maps(Mutex<Slots>);
+
+struct Slots {
+    /// Watches of records that have not seen everything yet: until then a missing record proves nothing.
+    unread: usize,
+    by_cluster: HashMap<Key, Slot>,
+}
 
 impl Maps {
-    fn with<T>(&self, key: &Key, f: impl FnOnce(&mut Slot) -> T) -> T {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots.entry(key.clone()).or_insert_with(|| Slot {
+    /// Nothing is sent before [`Maps::records_read`] was called `watches` times.
+    pub fn new(watches: usize) -> Self {
+        Self(Mutex::new(Slots {
+            unread: watches,
+            by_cluster: HashMap::new(),
+        }))
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, key: &Key, change: impl FnOnce(&mut Slot)) {
+        let mut slots = self.slots();
+        let unread = slots.unread;
+        let slot = slots.by_cluster.entry(key.clone()).or_insert_with(|| Slot {
             record: None,
-            seen: None,
+            seen: VecDeque::new(),
             sender: watch::Sender::new(None),
         });
-        f(slot)
+        change(slot);
+        if unread == 0 {
+            slot.settle();
+        }
+    }
+
+    /// One of the watches of ShardClusters has seen all that there were when it began.
+    pub fn records_read(&self) {
+        let mut slots = self.slots();
+        slots.unread = slots.unread.saturating_sub(1);
+        if slots.unread == 0 {
+            slots.by_cluster.values_mut().for_each(Slot::settle);
+        }
     }
 
     /// The record of a cluster was seen; `None` when the cluster is gone or has published nothing yet.
     pub fn saw_record(&self, key: &Key, record: Option<Record>) {
-        self.with(key, |slot| {
-            slot.record = record;
-            slot.settle();
-        });
+        self.with(key, |slot| slot.record = record);
     }
 
     /// A published map was seen.
     pub fn saw_map(&self, key: &Key, map: Published) {
         self.with(key, |slot| {
-            slot.seen = Some(Arc::new(map));
-            slot.settle();
+            slot.seen.retain(|p| **p != map);
+            slot.seen.push_back(Arc::new(map));
+            if slot.seen.len() > PENDING {
+                slot.seen.pop_front();
+            }
         });
     }
 
     /// The first map with a version above `after`, waiting at most for `wait`.
     pub async fn newer_than(&self, key: &Key, after: i64, wait: Duration) -> Answer {
-        let receiver = {
-            let slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            slots.get(key).map(|s| s.sender.subscribe())
-        };
+        let receiver = self.slots().by_cluster.get(key).map(|s| s.sender.subscribe());
         let Some(mut receiver) = receiver else {
             return Answer::Unknown;
         };
@@ -141,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_client_is_answered_when_a_newer_map_appears() {
-        let maps = Arc::new(Maps::default());
+        let maps = Arc::new(Maps::new(0));
         assert_eq!(now(&maps, 0).await, Answer::Unknown);
         maps.saw_record(&key(), Some((1, "a".into())));
         maps.saw_map(&key(), map(1, "a"));
@@ -160,7 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_map_that_someone_edited_is_never_served() {
-        let maps = Maps::default();
+        let maps = Maps::new(0);
         maps.saw_record(&key(), Some((1, "a".into())));
         maps.saw_map(&key(), map(1, "a"));
         maps.saw_map(&key(), map(99, "forged"));
@@ -170,12 +205,37 @@ mod tests {
 
     #[tokio::test]
     async fn the_map_of_a_deleted_cluster_goes_on_being_served() {
-        let maps = Maps::default();
+        let maps = Maps::new(0);
         maps.saw_record(&key(), Some((4, "a".into())));
         maps.saw_map(&key(), map(4, "a"));
         maps.saw_record(&key(), None);
         assert_eq!(now(&maps, 0).await, Answer::Newer(Arc::new(map(4, "a"))));
         maps.saw_map(&key(), map(3, "old"));
         assert_eq!(now(&maps, 0).await, Answer::Newer(Arc::new(map(4, "a"))));
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_out_before_all_records_were_read() {
+        let maps = Maps::new(1);
+        maps.saw_map(&key(), map(99, "forged"));
+        maps.saw_map(&key(), map(3, "a"));
+        assert_eq!(now(&maps, 0).await, Answer::Unknown);
+        maps.saw_record(&key(), Some((3, "a".into())));
+        maps.records_read();
+        assert_eq!(now(&maps, 0).await, Answer::Newer(Arc::new(map(3, "a"))));
+        assert_eq!(now(&maps, 3).await, Answer::Unchanged);
+    }
+
+    #[tokio::test]
+    async fn of_two_config_maps_the_one_that_the_record_names_is_sent() {
+        let maps = Maps::new(0);
+        maps.saw_record(&key(), Some((5, "new".into())));
+        maps.saw_map(&key(), map(5, "new"));
+        // The one of an earlier `configMapName`, listed last.
+        maps.saw_map(&key(), map(4, "old"));
+        maps.saw_record(&key(), Some((6, "newer".into())));
+        maps.saw_map(&key(), map(6, "newer"));
+        maps.saw_map(&key(), map(4, "old"));
+        assert_eq!(now(&maps, 0).await, Answer::Newer(Arc::new(map(6, "newer"))));
     }
 }

@@ -47,7 +47,14 @@ async fn follow_one(client: Client, namespace: Option<String>, maps: &Maps, sync
     let clusters = watcher(clusters, watcher::Config::default()).default_backoff();
     let labelled = watcher::Config::default().labels(names::MAP_LABEL);
     let config_maps = watcher(config_maps, labelled).default_backoff();
-    let records = drain(clusters, synced.clone(), |cluster, gone| {
+    let read = {
+        let synced = synced.clone();
+        move || {
+            maps.records_read();
+            synced();
+        }
+    };
+    let records = drain(clusters, read, |cluster, gone| {
         saw_cluster(maps, &cluster, gone);
     });
     let published = drain(config_maps, synced, |map, gone| {

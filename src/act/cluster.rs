@@ -2,7 +2,10 @@
 
 use super::apply::{self, Error, Object, call, describe};
 use crate::{
-    api::{ShardCluster, names::MANAGER_CLUSTER},
+    api::{
+        ShardCluster,
+        names::{CLUSTER_LABEL, MANAGER_CLUSTER},
+    },
     core::credentials::Credentials,
     resources::{layout, secrets},
 };
@@ -42,7 +45,8 @@ async fn create<K: Object>(client: &Client, obj: &K) -> Result<bool, Error> {
     }
 }
 
-/// Makes the application's Secret what it should be; nothing is written when it is.
+/// Makes the application's Secret what it should be; nothing is written when it is. `false`: there is one that is somebody else's, and it is
+/// left alone.
 ///
 /// # Errors
 /// [`Error`].
@@ -50,14 +54,26 @@ pub async fn app_secret(
     client: &Client,
     cluster: &ShardCluster,
     credentials: &Credentials,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let wanted = secrets::app(&namespace, &name, &cluster.uid().unwrap_or_default(), credentials);
     let found = apply::get::<Secret>(client, &namespace, &wanted.name_any()).await?;
+    if found.as_ref().is_some_and(|f| !ours(f, &name)) {
+        return Ok(false);
+    }
     if !found.as_ref().is_some_and(|f| says(f, &wanted)) {
         apply::apply(client, MANAGER_CLUSTER, &wanted).await?;
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Whether the Secret is one that the operator made for a cluster of this name, also for an earlier one.
+fn ours(found: &Secret, cluster: &str) -> bool {
+    found.labels().get(CLUSTER_LABEL).map(String::as_str) == Some(cluster)
+        || found
+            .owner_references()
+            .iter()
+            .any(|o| o.kind == "ShardCluster" && o.name == cluster)
 }
 
 /// Whether `found` says all that is wanted.

@@ -2,7 +2,10 @@
 
 use super::{apply, databases, placement as record_act};
 use crate::{
-    api::{Placement, ShardCluster, ShardRange, names::MANAGER_RANGE},
+    api::{
+        Placement, ShardCluster, ShardRange,
+        names::{FINALIZER, MANAGER_RANGE},
+    },
     core::{
         databases::Naming,
         placement,
@@ -15,7 +18,11 @@ use crate::{
     report::range as report,
 };
 use futures::future;
-use kube::{Client, ResourceExt as _, runtime::reflector::ObjectRef};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams},
+    runtime::reflector::ObjectRef,
+};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
@@ -70,6 +77,38 @@ pub fn reachable(o: &Observed, work: &Work) -> bool {
 
 fn key(range: &ShardRange) -> String {
     format!("{}/{}", range.namespace().unwrap_or_default(), range.name_any())
+}
+
+/// Puts the finalizer on or takes it off. Returns the range as it then is.
+///
+/// # Errors
+/// [`apply::Error`].
+pub async fn set_finalizer(
+    client: &Client,
+    range: &ShardRange,
+    on: bool,
+) -> Result<ShardRange, apply::Error> {
+    let mut finalizers: Vec<String> = range
+        .finalizers()
+        .iter()
+        .filter(|f| *f != FINALIZER)
+        .cloned()
+        .collect();
+    if on {
+        finalizers.push(FINALIZER.to_owned());
+    }
+    let body = serde_json::json!({
+        "metadata": { "resourceVersion": range.resource_version(), "finalizers": finalizers },
+    });
+    let pp = PatchParams {
+        field_manager: Some(MANAGER_RANGE.to_owned()),
+        ..PatchParams::default()
+    };
+    let api = Api::<ShardRange>::namespaced(client.clone(), &range.namespace().unwrap_or_default());
+    let patch = Patch::Merge(body);
+    let name = range.name_any();
+    let call = api.patch(&name, &pp, &patch);
+    apply::call("set the finalizer of", apply::describe(range), call).await
 }
 
 /// Does the work of a plan. Returns the range as it then is.

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     act::{apply, cluster as act, databases, placement as record_act, publish, secrets},
-    api::{MySQLPair, Placement, ShardCluster, ShardRange, names::MANAGER_CLUSTER},
+    api::{
+        MySQLPair, Placement, ShardCluster, ShardRange,
+        names::{self, MANAGER_CLUSTER},
+    },
     core::{
         cluster::{
             self as core, Layout, Recorded,
@@ -369,8 +372,11 @@ async fn credentials(client: &Client, cluster: &ShardCluster, o: &Observed) -> R
     let got = secrets::of_cluster(client, MANAGER_CLUSTER, &o.namespace, &o.name, Timestamp::now());
     match got.await {
         Ok(credentials) => {
-            act::app_secret(client, cluster, &credentials).await?;
-            Ok(None)
+            let made = act::app_secret(client, cluster, &credentials).await?;
+            let name = names::app_secret(&o.name);
+            Ok((!made).then(|| {
+                format!("Secret {name} exists and is not the operator's: it is left alone, and applications get no password; delete or rename it")
+            }))
         }
         Err(secrets::Error::Api(e)) => Err(e.into()),
         Err(e) => Ok(Some(e.to_string())),

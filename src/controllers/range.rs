@@ -7,10 +7,7 @@ use super::{
 };
 use crate::{
     act::{apply, range as act},
-    api::{
-        MySQLPair, ShardCluster, ShardRange,
-        names::{FINALIZER, MANAGER_RANGE},
-    },
+    api::{MySQLPair, ShardCluster, ShardRange, names::FINALIZER},
     core::range::{self as core, Finalizer, Kind, Observed, Outcome, Work},
     observe::range::{self as observe, Stores},
     report::range as report,
@@ -18,8 +15,7 @@ use crate::{
 use futures::{StreamExt as _, future};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
-    Api, ResourceExt as _,
-    api::{Patch, PatchParams},
+    ResourceExt as _,
     runtime::{
         controller::{Action, Config, Controller},
         reflector::{ObjectRef, Store},
@@ -95,6 +91,10 @@ struct Failed {
 }
 
 impl Env {
+    fn forget(&self, uid: &str) {
+        self.looked().remove(uid);
+        self.failed().remove(uid);
+    }
     fn failed(&self) -> std::sync::MutexGuard<'_, HashMap<String, Failed>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -287,19 +287,19 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
 
     // What changes anything is decided upon what is true now.
     let Some((range, cluster)) = observe::afresh(client, range).await? else {
+        env.forget(&uid);
         return Ok(Action::await_change());
     };
     let o = observe::observe(client, &env.stores, &range, cluster.as_ref(), look_due, true).await?;
     let plan = core::plan(&o);
     let range = match plan.finalizer {
         Finalizer::Keep => range,
-        Finalizer::Add => set_finalizer(env, &range, true).await?,
+        Finalizer::Add => act::set_finalizer(client, &range, true).await?,
         Finalizer::Remove => {
             if o.finalizer {
-                set_finalizer(env, &range, false).await?;
+                act::set_finalizer(client, &range, false).await?;
             }
-            env.looked().remove(&uid);
-            env.failed().remove(&uid);
+            env.forget(&uid);
             return Ok(Action::await_change());
         }
     };
@@ -365,28 +365,4 @@ async fn pass(range: &ShardRange, env: &Env) -> Result<Action, Error> {
     env.failed().insert(uid, failed);
     report::report(client, &env.ctx.recorder, &range, &said).await?;
     Ok(Action::requeue(wait))
-}
-
-async fn set_finalizer(env: &Env, range: &ShardRange, on: bool) -> Result<ShardRange, Error> {
-    let mut finalizers: Vec<String> = range
-        .finalizers()
-        .iter()
-        .filter(|f| *f != FINALIZER)
-        .cloned()
-        .collect();
-    if on {
-        finalizers.push(FINALIZER.to_owned());
-    }
-    let body = serde_json::json!({
-        "metadata": { "resourceVersion": range.resource_version(), "finalizers": finalizers },
-    });
-    let pp = PatchParams {
-        field_manager: Some(MANAGER_RANGE.to_owned()),
-        ..PatchParams::default()
-    };
-    let api = Api::<ShardRange>::namespaced(env.ctx.client.clone(), &range.namespace().unwrap_or_default());
-    let patch = Patch::Merge(body);
-    let name = range.name_any();
-    let call = api.patch(&name, &pp, &patch);
-    Ok(apply::call("set the finalizer of", apply::describe(range), call).await?)
 }

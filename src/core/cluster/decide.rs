@@ -1,7 +1,7 @@
 //! What follows for the layout, the record and the map. Pure: it is asked again with the record as it is, until the write goes through.
 
 use super::{
-    observed::{MapSeen, Observed},
+    observed::{Checked, MapSeen, Observed, TablesSeen},
     reasons,
 };
 use crate::{
@@ -138,9 +138,15 @@ pub fn record(o: &Observed, current: Option<&Placement>) -> Recorded {
         &o.uid,
         &o.spec,
         &next,
-        &o.actives(),
+        &hosts(o, &next),
         o.map.content(),
     );
+    // A service that follows the map writes into a table as soon as it is named: it is, when every shard has it.
+    if let Some(before) = o.map.content()
+        && !rolled_out(o, &next)
+    {
+        map.types.clone_from(&before.types);
+    }
     let next = placement::publish(&next, &map.content_hash(), o.map.version());
     map.version = next.map_version;
     out.placement = Some(next);
@@ -148,6 +154,37 @@ pub fn record(o: &Observed, current: Option<&Placement>) -> Recorded {
         out.map = Some(map);
     }
     out
+}
+
+/// Place of the active server of each pair. What is served stays in the map: of a pair that neither its status nor the last map knows
+/// (both were lost), the first server is named. If it is the passive one it refuses writes, until the pair says better.
+fn hosts(o: &Observed, p: &Placement) -> BTreeMap<String, usize> {
+    let mut hosts = o.actives();
+    let mapped = |pair: &str| {
+        o.map
+            .content()
+            .is_some_and(|m| m.entries.iter().any(|e| e.pair == pair))
+    };
+    for s in p.spans.iter().filter(|s| s.state == SpanState::Serving) {
+        if !hosts.contains_key(&s.pair) && !mapped(&s.pair) {
+            hosts.insert(s.pair.clone(), 0);
+        }
+    }
+    hosts
+}
+
+/// Whether every range that serves has the tables that are asked for now.
+fn rolled_out(o: &Observed, p: &Placement) -> bool {
+    let TablesSeen::Set { set, checked } = &o.tables else {
+        return false;
+    };
+    let good = *checked == Checked::Good || o.before.tables_hash.as_deref() == Some(set.hash());
+    let serving = placement::serving(p);
+    good && o
+        .ranges
+        .iter()
+        .filter(|r| placement::of_range(p, &r.claim.name).overlaps(&serving))
+        .all(|r| r.tables_hash.as_deref() == Some(set.hash()))
 }
 
 /// The first record of a cluster, or the one that replaces a lost one. `None` while it is not needed.

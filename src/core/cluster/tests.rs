@@ -239,6 +239,40 @@ fn a_changed_active_server_changes_the_map() {
 }
 
 #[test]
+fn a_served_shard_never_leaves_the_map() {
+    let mut o = served();
+    o.pairs.clear();
+    o.map = MapSeen::Absent;
+    let map = record(&o, o.placement()).map.unwrap();
+    assert_eq!(map.shards(), set(0, 1023));
+}
+
+#[test]
+fn a_type_is_in_the_map_when_every_shard_has_its_table() {
+    let mut o = served();
+    let spec: Tables =
+        serde_json::from_value(json!({ "objects": [{ "name": "pins", "typeId": 1 }] })).unwrap();
+    let new = tables::build(Some(&spec), None).unwrap();
+    o.spec.tables = Some(spec);
+    o.tables = TablesSeen::Set {
+        set: new.clone(),
+        checked: Checked::Good,
+    };
+    let version = o.placement().unwrap().map_version;
+    o.ranges[0].tables_hash = Some(new.hash().to_owned());
+    assert_eq!(record(&o, o.placement()).map.unwrap().version, version);
+    o.ranges[1].tables_hash = Some(new.hash().to_owned());
+    let map = record(&o, o.placement()).map.unwrap();
+    assert_eq!((map.version, map.table(1)), (version + 1, Some("pins")));
+    // Nor is it while the set is refused.
+    o.tables = TablesSeen::Set {
+        set: new,
+        checked: Checked::Refused(String::new()),
+    };
+    assert_eq!(record(&o, o.placement()).map.unwrap().version, version);
+}
+
+#[test]
 fn a_map_that_is_gone_or_edited_is_published_as_it_was() {
     let mut o = served();
     let version = o.placement().unwrap().map_version;

@@ -80,9 +80,17 @@ impl Error {
             Self::Panic => "panic",
         }
     }
-    /// Somebody else wrote in between: that is ordinary, and the next pass sees it.
+    /// Somebody else wrote in between, or the whole namespace goes: that is ordinary, and the next pass sees it.
     fn is_ordinary(&self) -> bool {
-        self.label() == "conflict"
+        let ends = |e: &apply::Error| e.is_namespace_terminating();
+        match self {
+            Self::Api(e) | Self::Act(act::pair::Error::Api(e)) | Self::Secrets(secrets::Error::Api(e))
+                if ends(e) =>
+            {
+                true
+            }
+            _ => self.label() == "conflict",
+        }
     }
 }
 
@@ -326,7 +334,7 @@ fn observed(
     let status = found.status();
     let [seen_a, seen_b] = seen;
     let [pod_a, pod_b] = found.pod_states.clone();
-    let [volume_a, volume_b] = found.volumes;
+    let [volume_a, volume_b] = found.volumes.clone();
     let side = |pod, volume, seen: &Seen| Side {
         pod,
         volume,

@@ -200,12 +200,15 @@ impl TroubleKind {
 }
 
 /// A PersistentVolumeClaim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Volume {
     /// There is none.
     Missing,
     /// It waits for a volume.
-    Pending,
+    Pending {
+        /// The StorageClass that it asks for.
+        class: Option<String>,
+    },
     /// It has one.
     Bound,
     /// Its volume is gone.

@@ -146,17 +146,15 @@ fn ends_again_and_again(c: &ContainerStatus, now: Timestamp) -> Option<Trouble> 
 
 /// What a claim says of itself.
 pub fn volume(claim: Option<&PersistentVolumeClaim>) -> Volume {
-    let phase = claim.map(|c| {
-        c.status
-            .as_ref()
-            .and_then(|s| s.phase.as_deref())
-            .unwrap_or("Pending")
-    });
-    match phase {
-        None => Volume::Missing,
+    let Some(claim) = claim else {
+        return Volume::Missing;
+    };
+    match claim.status.as_ref().and_then(|s| s.phase.as_deref()) {
         Some("Bound") => Volume::Bound,
         Some("Lost") => Volume::Lost,
-        Some(_) => Volume::Pending,
+        _ => Volume::Pending {
+            class: claim.spec.as_ref().and_then(|s| s.storage_class_name.clone()),
+        },
     }
 }
 
@@ -263,6 +261,7 @@ mod tests {
         assert_eq!(volume(None), Volume::Missing);
         assert_eq!(volume(Some(&claim("Bound"))), Volume::Bound);
         assert_eq!(volume(Some(&claim("Lost"))), Volume::Lost);
-        assert_eq!(volume(Some(&PersistentVolumeClaim::default())), Volume::Pending);
+        let pending = volume(Some(&PersistentVolumeClaim::default()));
+        assert_eq!(pending, Volume::Pending { class: None });
     }
 }

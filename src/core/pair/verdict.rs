@@ -108,11 +108,14 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
     if *state != State::Healthy
         && let Some((place, trouble)) = [0, 1].into_iter().find_map(|i| Some((i, trouble(o, i, now)?)))
     {
-        let claim = match (trouble.kind, o.side(place).volume) {
-            (TroubleKind::Volume, Volume::Missing) => " (the claim is not there)",
-            (TroubleKind::Volume, Volume::Pending) => " (the claim is Pending)",
-            (TroubleKind::Volume, Volume::Lost) => " (the claim is Lost)",
-            _ => "",
+        let claim = match (trouble.kind, &o.side(place).volume) {
+            (TroubleKind::Volume, Volume::Missing) => " (there is no claim)".to_owned(),
+            (TroubleKind::Volume, Volume::Pending { class }) => match class {
+                Some(class) => format!(" (the claim asks for StorageClass `{class}` and is Pending)"),
+                None => " (the claim names no StorageClass and is Pending)".to_owned(),
+            },
+            (TroubleKind::Volume, Volume::Lost) => " (the claim has lost its volume)".to_owned(),
+            _ => String::new(),
         };
         return stalled(
             trouble.kind.reason(),

@@ -19,7 +19,7 @@ FLEET ?= quickstart
 help: ## Say what each target does
 	@awk 'BEGIN {FS = ":.*## "; print "Usage: make TARGET"} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-zA-Z0-9_-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-zA-Z0-9_-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## A Kubernetes cluster on this machine with a sharded MySQL fleet on it (FLEET=original: 8 pairs, 4,096 shards)
@@ -58,6 +58,10 @@ e2e: ## Only the end-to-end scenarios (ONLY=name for one)
 .PHONY: bench
 bench: ## Benchmarks on a cluster: prints a table, writes JSON
 	@hack/test.sh --bench
+
+.PHONY: network-policies
+network-policies: ## The NetworkPolicies, on a cluster with an engine that enforces them
+	@hack/network-policies.sh
 
 .PHONY: generate
 generate: ## Write what is generated from the code: crds/ and its copies, docs/api.md

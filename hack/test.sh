@@ -42,6 +42,8 @@ if [ -n "$given" ]; then
 fi
 
 bed_ready e2e
+# A cluster that was kept has an operator of the same tag, from an older image.
+"$BED" kubectl --namespace shardwright-system rollout restart deployment shardwright >/dev/null 2>&1 || true
 export SHARDWRIGHT_E2E_LOCAL=true
 # A failure leaves the cluster as it is, to be looked at; not in CI, where nobody will.
 [ -z "${CI:-}" ] || trap '"$BED" down || true; print_times' EXIT

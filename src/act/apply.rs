@@ -1,6 +1,10 @@
 //! Server-side apply of one object, and only when something would change (rule O2).
 
-use crate::deadline;
+use crate::{
+    api::names::{CLUSTER_LABEL, PAIR_LABEL},
+    deadline,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions, ValidationDirective},
@@ -31,6 +35,9 @@ pub enum Cause {
     /// No answer in time.
     #[error(transparent)]
     Elapsed(#[from] deadline::Elapsed),
+    /// The object is there and is somebody else's.
+    #[error("it exists and is not this one's: remove it, or choose another name")]
+    Foreign,
 }
 
 impl Cause {
@@ -42,6 +49,7 @@ impl Cause {
                 e => e.to_string(),
             },
             Self::Elapsed(e) => e.to_string(),
+            Self::Foreign => self.to_string(),
         }
     }
 }
@@ -53,7 +61,7 @@ impl Error {
                 kube::Error::Api(s) => Some(s),
                 _ => None,
             },
-            Cause::Elapsed(_) => None,
+            Cause::Elapsed(_) | Cause::Foreign => None,
         }
     }
     /// Somebody else wrote in between (409).
@@ -76,9 +84,11 @@ impl Error {
     /// Trying again helps only after somebody changed something.
     pub fn is_refused(&self) -> bool {
         let passes = [401, 404, 408, 409, 410, 429];
-        self.status()
-            .is_some_and(|s| (400..500).contains(&s.code) && !passes.contains(&s.code))
-            && !self.is_namespace_terminating()
+        matches!(self.source, Cause::Foreign)
+            || self
+                .status()
+                .is_some_and(|s| (400..500).contains(&s.code) && !passes.contains(&s.code))
+                && !self.is_namespace_terminating()
     }
     /// The namespace is being deleted: nothing new can be made in it.
     pub fn is_namespace_terminating(&self) -> bool {
@@ -169,6 +179,30 @@ pub async fn apply<K: Object>(client: &Client, manager: &str, obj: &K) -> Result
     .await
 }
 
+/// Whether what is there may be overwritten by `wanted`: it carries the labels of the same cluster or pair, or has the same owner (of
+/// whatever UID: one that was made again takes its children over).
+///
+/// # Errors
+/// [`Cause::Foreign`].
+pub fn check_ours<K: Object>(live: &K, wanted: &K) -> Result<(), Error> {
+    const OURS: [&str; 3] = ["app.kubernetes.io/managed-by", CLUSTER_LABEL, PAIR_LABEL];
+    let (has, wants) = (live.labels(), wanted.labels());
+    let labelled = OURS.iter().all(|l| has.get(*l) == wants.get(*l));
+    let owned = wanted.owner_references().iter().any(|w| {
+        let same =
+            |o: &OwnerReference| o.kind == w.kind && o.name == w.name && o.api_version == w.api_version;
+        live.owner_references().iter().any(same)
+    });
+    if labelled || owned {
+        return Ok(());
+    }
+    Err(Error {
+        verb: "overwrite",
+        object: describe(wanted),
+        source: Cause::Foreign,
+    })
+}
+
 /// Deletes exactly the object that was seen, by its UID; one that is gone already is no error.
 ///
 /// # Errors
@@ -186,5 +220,44 @@ pub async fn delete<K: Object>(client: &Client, obj: &K) -> Result<(), Error> {
         Ok(_) => Ok(()),
         Err(e) if e.is_not_found() => Ok(()),
         Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::labels;
+    use k8s_openapi::api::core::v1::Secret;
+
+    fn secret(pair: &str, uid: &str) -> Secret {
+        let owner = labels::owner("MySQLPair", pair, uid);
+        Secret {
+            metadata: labels::metadata("n", "web-tls".into(), labels::of_pair("c", pair), Some(owner)),
+            ..Secret::default()
+        }
+    }
+
+    #[test]
+    fn an_object_of_somebody_else_is_never_overwritten() {
+        let wanted = secret("web", "1");
+        let mut of_others = wanted.clone();
+        of_others.metadata.labels = None;
+        of_others.metadata.owner_references = None;
+        let error = check_ours(&of_others, &wanted).unwrap_err();
+        assert!(error.is_refused(), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "overwrite Secret n/web-tls: it exists and is not this one's: remove it, or choose another name"
+        );
+        assert!(check_ours(&secret("other", "1"), &wanted).is_err());
+    }
+
+    #[test]
+    fn what_an_earlier_pair_of_the_name_left_is_taken_over() {
+        let wanted = secret("web", "2");
+        check_ours(&secret("web", "1"), &wanted).unwrap();
+        let mut unlabelled = secret("web", "1");
+        unlabelled.metadata.labels = None;
+        check_ours(&unlabelled, &wanted).unwrap();
     }
 }

@@ -33,6 +33,7 @@ async fn ensure_but<K: apply::Object>(
     let mut want = value(wanted);
     stamp(&mut want);
     if let Some(live) = &live {
+        apply::check_ours(live, wanted)?;
         let there = value(live);
         keep(&mut want, &there);
         // One that is being deleted cannot be mended; it is made again when it is gone.

@@ -37,6 +37,17 @@ pub enum Error {
     Tls(#[from] tls::Error),
 }
 
+impl Error {
+    /// What there is cannot be used and will not be overwritten: a person has to look.
+    pub fn is_unusable(&self) -> bool {
+        matches!(self, Self::Garbled(_) | Self::Tls(_))
+    }
+    /// The API does not take a Secret, or one of the name is somebody else's.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Api(e) if e.is_refused())
+    }
+}
+
 /// The credentials of a cluster: its own copy; when that is lost, the copy of one of its pairs, which brings it back; when there
 /// is none at all, new ones. Two who do this at once end with the same: the Secret is created, never overwritten by new ones.
 ///
@@ -136,6 +147,9 @@ pub async fn of_pair(
     let name = names::pair_credentials_secret(&ctx.pair);
     let found = apply::get::<Secret>(client, &ctx.namespace, &name).await?;
     let wanted = secrets::pair_credentials(ctx, credentials);
+    if let Some(found) = &found {
+        apply::check_ours(found, &wanted)?;
+    }
     if !same(found.as_ref(), &wanted) {
         apply::apply(client, manager, &wanted).await?;
     }
@@ -150,7 +164,14 @@ pub async fn of_pair(
         return Ok(());
     }
     let new = tls::issue_server(&credentials.ca_crt, &credentials.ca_key, &server_names, now)?;
+    // With the key of another authority it would be made anew in every pass, and no server could be verified.
+    if let Some(why) = tls::renewal(&credentials.ca_crt, Some(&new), &server_names, now) {
+        return Err(tls::Error::Mismatch(why).into());
+    }
     let wanted = secrets::tls(ctx, &credentials.ca_crt, &new.crt, &new.key);
+    if let Some(found) = &found {
+        apply::check_ours(found, &wanted)?;
+    }
     apply::apply(client, manager, &wanted).await?;
     Ok(())
 }

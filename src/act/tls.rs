@@ -44,6 +44,9 @@ pub enum Error {
     /// The authority's certificate or key cannot be read.
     #[error("the certificate authority cannot be used")]
     Authority(#[source] rcgen::Error),
+    /// The authority's key is not that of its certificate, or the certificate is none of an authority.
+    #[error("the authority's certificate and key (`ca.crt`, `ca.key`) do not belong together: {0:?}")]
+    Mismatch(Renewal),
     /// Making it failed.
     #[error("make a certificate")]
     Issue(#[source] rcgen::Error),

@@ -63,11 +63,11 @@ pub fn config_map(pair: &str) -> String {
 }
 /// Secret with the certificate of the pair's servers.
 pub fn tls_secret(pair: &str) -> String {
-    format!("{pair}-tls")
+    format!("{pair}-mysql-tls")
 }
 /// Secret with the accounts that the servers of the pair are given at boot; also the second copy of [`credentials_secret`].
 pub fn pair_credentials_secret(pair: &str) -> String {
-    format!("{pair}-credentials")
+    format!("{pair}-mysql-credentials")
 }
 /// Secret with the passwords and the certificate authority of a cluster. Never owned: it outlives the cluster as the volumes do.
 pub fn credentials_secret(cluster: &str) -> String {

@@ -260,6 +260,7 @@ async fn pass(pair: &MySQLPair, shared: &Shared) -> Result<Action, Error> {
     }
     let written = acted?;
     if decision.actions.contains(&Step::RemoveFinalizer) {
+        forget(shared, &namespace, &name, pair);
         return Ok(Action::await_change());
     }
     let upon = written.as_ref().unwrap_or(&found.pair);
@@ -275,34 +276,32 @@ fn forget(shared: &Shared, namespace: &str, name: &str, pair: &MySQLPair) {
     shared.backoff.succeeded(&backoff_key(pair));
 }
 
-/// Secrets first, they are mounted. What the API finds invalid is told as a condition, and the servers are looked after all the
-/// same.
+/// Secrets first, they are mounted. What the API refuses is told as a condition, and the servers are looked after all the same.
 async fn apply_children(shared: &Shared, found: &mut Found, now: Timestamp) -> Result<(), Error> {
     let client = &shared.ctx.client;
     let cluster = found.pair.spec.cluster_ref.name.clone();
-    let credentials = secrets::of_cluster(client, names::MANAGER_PAIR, &found.namespace, &cluster, now).await;
-    let credentials = match credentials {
-        Ok(c) => c,
-        Err(secrets::Error::Garbled(e)) => {
-            found.desired = Desired::Refused {
-                reason: reasons::CREDENTIALS_UNUSABLE,
-                message: secrets::Error::Garbled(e).to_string(),
-            };
-            return Ok(());
-        }
-        Err(e) => return Err(e.into()),
+    let made = async {
+        let credentials =
+            secrets::of_cluster(client, names::MANAGER_PAIR, &found.namespace, &cluster, now).await?;
+        secrets::of_pair(client, names::MANAGER_PAIR, &found.context, &credentials, now).await?;
+        Box::pin(children::of_pair(client, names::MANAGER_PAIR, &found.context)).await?;
+        Ok(())
     };
-    secrets::of_pair(client, names::MANAGER_PAIR, &found.context, &credentials, now).await?;
-    match Box::pin(children::of_pair(client, names::MANAGER_PAIR, &found.context)).await {
-        Err(e) if e.is_invalid() => {
-            found.desired = Desired::Refused {
-                reason: reasons::CHILD_REFUSED,
-                message: e.to_string(),
-            };
-            Ok(())
-        }
-        other => Ok(other?),
-    }
+    let error = match made.await {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    let reason = match &error {
+        Error::Secrets(e) if e.is_unusable() => reasons::CREDENTIALS_UNUSABLE,
+        Error::Secrets(e) if e.is_refused() => reasons::CHILD_REFUSED,
+        Error::Api(e) if e.is_refused() => reasons::CHILD_REFUSED,
+        _ => return Err(error),
+    };
+    found.desired = Desired::Refused {
+        reason,
+        message: error.to_string(),
+    };
+    Ok(())
 }
 
 /// How the server at `i` is reached, when it has an address and there are credentials.

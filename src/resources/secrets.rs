@@ -39,7 +39,7 @@ pub fn cluster_credentials(namespace: &str, cluster: &str, credentials: &Credent
     secret(metadata, "Opaque", credentials.to_data())
 }
 
-/// `<pair>-credentials`, which nothing owns: the second copy, and the SQL that the servers run at each boot.
+/// `<pair>-mysql-credentials`, which nothing owns: the second copy, and the SQL that the servers run at each boot.
 pub fn pair_credentials(ctx: &PairContext, credentials: &Credentials) -> Secret {
     let mut data = credentials.to_data();
     data.extend([entry(accounts_sql::FILE, &accounts_sql(credentials))]);
@@ -63,7 +63,7 @@ pub fn app(namespace: &str, cluster: &str, uid: &str, credentials: &Credentials)
     secret(metadata, "Opaque", data.into())
 }
 
-/// `<pair>-tls`, owned by the pair: the servers' certificate and its key.
+/// `<pair>-mysql-tls`, owned by the pair: the servers' certificate and its key.
 pub fn tls(ctx: &PairContext, ca_crt: &str, tls_crt: &str, tls_key: &str) -> Secret {
     let data = [
         entry(CA_CRT, ca_crt),

@@ -201,6 +201,8 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             source: active,
         }],
         State::PassiveStopped => vec![Action::Start(passive)],
+        // The specification that it runs with is an old one, and may be what stopped it: its Pod is replaced.
+        State::Broken { at, .. } if *at == passive && o.outdated(passive) => vec![],
         // What stopped it may be gone: it is tried again, and says so again if not.
         State::Broken { at, .. } => vec![Action::Start(*at)],
         State::CircleOpen(Circle::Detached) => vec![Action::Follow {

@@ -21,6 +21,7 @@ pub fn next(o: &Observed, state: &State, now: Timestamp) -> Option<Action> {
     order
         .into_iter()
         .find(|i| o.outdated(*i) && o.side(*i).pod.as_ref().is_some_and(never_got_up))
+        .or_else(|| passive_roll(o, state))
         .or_else(|| healthy_roll(o, state, order))
         .or_else(|| order.into_iter().find(|i| locked_out(o, *i, active, now)))
         .and_then(|place| {
@@ -40,6 +41,16 @@ fn never_got_up(p: &PodState) -> bool {
             || p.trouble
                 .as_ref()
                 .is_some_and(|t| matches!(t.kind, TroubleKind::Image | TroubleKind::Start)))
+}
+
+/// The passive server runs, is not well, and its specification is an old one: the new one may be what mends it. The active one takes
+/// writes, so nothing is lost but the copy's progress.
+fn passive_roll(o: &Observed, state: &State) -> Option<Ordinal> {
+    let record = o.record.as_ref()?;
+    let unwell = !matches!(state, State::Healthy | State::Rebuilding);
+    let active = o.side(record.active).up()?;
+    let serves = active.writable() && record.member(record.active) == Some(active.uuid.as_str());
+    (unwell && serves && o.outdated(record.passive())).then(|| record.passive())
 }
 
 /// Of two healthy servers the one whose specification is an old one.

@@ -121,6 +121,29 @@ fn a_changed_specification_rolls_the_passive_server_first_and_only_beside_a_heal
 }
 
 #[test]
+fn a_passive_server_that_an_old_specification_makes_unwell_is_replaced_and_an_active_one_is_not() {
+    let broken = |o: &mut Observed| {
+        let c = up(o, 1).channel.as_mut().unwrap();
+        c.applier = false;
+        c.applier_error = Some((1786, "statement violates GTID consistency".into()));
+    };
+    let mut o = healthy();
+    broken(&mut o);
+    outdated(&mut o, 1);
+    assert_eq!(deleted(&run(&o)), Some(1));
+    down(&mut o, 1);
+    assert_eq!(deleted(&run(&o)), Some(1));
+    // Nothing is gained by it when the active server does not take writes, or when it is the active one that is outdated.
+    let mut closed = o.clone();
+    down(&mut closed, 0);
+    assert_eq!(deleted(&run(&closed)), None);
+    let mut active = healthy();
+    outdated(&mut active, 0);
+    down(&mut active, 1);
+    assert_eq!(deleted(&run(&active)), None);
+}
+
+#[test]
 fn a_pod_that_never_ran_is_replaced_at_once_when_it_is_outdated_and_told_when_it_is_not() {
     for (kind, reason) in [
         (TroubleKind::Image, reasons::IMAGE_PULL_FAILED),

@@ -122,7 +122,7 @@ def main(directory):
             for entry in canonical(o["rules"]):
                 expect("*" not in entry, f"{where}: {name} has a *: {entry}")
         for entry in (e for r in roles(objects).values() for e in r if e[1] == "secrets"):
-            expect(entry[3] in ("get", "create", "patch", "update"), f"{where}: secrets: {entry[3]}")
+            expect(entry[3] in ("get", "create", "patch"), f"{where}: secrets: {entry[3]}")
         selectors_match(where, objects)
         if where != "minimal":
             bindings_match(where, objects)

@@ -3,30 +3,34 @@ What the operator may do in a namespace it looks after. config/rbac/role.yaml sa
 No rule has a "*".
 */}}
 {{- define "shardwright.rules" -}}
-# Our own kinds. `create` is for the pairs and ranges that a layout seeds, `patch` and `update` for their finalizers.
+# Our own kinds. `create` is for the pairs and ranges that a layout seeds, `patch` for their finalizers. Clusters have none.
 - apiGroups: [shardwright.dev]
   resources: [shardclusters]
-  verbs: [get, list, watch, update, patch]
+  verbs: [get, list, watch]
 - apiGroups: [shardwright.dev]
   resources: [shardranges, mysqlpairs]
-  verbs: [get, list, watch, create, update, patch]
+  verbs: [get, list, watch, create, patch]
 # The records (who serves which shard, which server is active) are kept in status, changed by compare-and-swap.
 - apiGroups: [shardwright.dev]
   resources: [shardclusters/status, shardranges/status, mysqlpairs/status]
-  verbs: [get, update, patch]
-# Children carry ownerReferences that block the owner's deletion; some clusters ask for this right before allowing that.
+  verbs: [patch]
+# Children carry ownerReferences that block the owner's deletion: no call of ours needs this right, but a cluster with the admission
+# plugin OwnerReferencesPermissionEnforcement asks for it. Nothing is owned by a range.
 - apiGroups: [shardwright.dev]
-  resources: [shardclusters/finalizers, shardranges/finalizers, mysqlpairs/finalizers]
+  resources: [shardclusters/finalizers, mysqlpairs/finalizers]
   verbs: [update]
+# Children are made and mended by server-side apply, which is `patch`, and `create` where there is nothing yet. None is deleted by the
+# operator: they go with their owner.
 # The two servers of a pair.
 - apiGroups: [apps]
   resources: [statefulsets]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch]
 # A pair's Services.
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, watch, create, patch, delete]
-# my.cnf, and the published shard map, which is replaced as a whole.
+  verbs: [get, list, watch, create, patch]
+# my.cnf is applied; the published shard map is replaced as a whole (`update`), and deleted only to be made anew when somebody has
+# made it immutable.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, update, patch, delete]
@@ -34,15 +38,15 @@ No rule has a "*".
 # credentials outlive the cluster as its volumes do.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, create, patch, update]
+  verbs: [get, create, patch]
 # `delete` rolls a server after its spec has changed, the passive one first.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
-# Only looked at, to say why a server does not start. Never deleted: they are the data.
+# Only looked at, by name, to say why a server does not start. Never deleted: they are the data.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch]
+  verbs: [get]
 # A namespace that is being deleted is not held up by our finalizers.
 - apiGroups: [""]
   resources: [namespaces]
@@ -50,15 +54,15 @@ No rule has a "*".
 # A drained node takes at most one server of a pair.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch]
 # Only applications, the other server and the operator reach mysqld.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch]
 # Where a pair's active and passive Services lead to.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch]
 # What a person wants to know.
 - apiGroups: [events.k8s.io]
   resources: [events]

@@ -34,7 +34,7 @@ test: ## Everything: `check`, then the end-to-end scenarios on a real cluster
 	@hack/test.sh
 
 .PHONY: test-full
-test-full: ## As `test`, with the long scenarios
+test-full: ## As `test`, with the long scenarios and the proofs of the test cluster and of the Dockerfile
 	@hack/test.sh --full
 
 ##@ While working

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test.sh [--no-check] [--full] [--bench] [--only NAME]
 # All checks, then the end-to-end scenarios (or the benchmarks) on a real cluster. With KUBECONFIG set, on that cluster;
-# else on one that is made on this machine and taken down again (KEEP=1 leaves it up).
+# else on one that is made on this machine and taken down again (KEEP=1 leaves it up). --full also proves the test cluster itself,
+# and that the Dockerfile makes the image that was tested.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,13 +10,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$ROOT/hack/bed.sh"
 
 check=1
+prove=''
+only=''
 command=run
 arguments=()
 while [ $# -gt 0 ]; do
   case $1 in
     --no-check) check='' ;;
-    --full) arguments+=(--full) ;;
-    --only) arguments+=(--only "${2:?which scenario}") && shift ;;
+    --full) arguments+=(--full) && prove=1 ;;
+    --only) arguments+=(--only "${2:?which scenario}") && only=1 && shift ;;
     --bench) command=bench && check='' ;;
     *) die "unknown argument: $1" ;;
   esac
@@ -41,6 +44,12 @@ if [ -n "$given" ]; then
   exit
 fi
 
+# The image that is loaded below: hack/image.sh left its program there.
+prove_bed() {
+  step "the test cluster keeps its promises, on clusters of its own" e2e/cluster/selftest
+  step "the Dockerfile makes the same image" "$BED" image prove "$CARGO_TARGET_DIR/release/shardwright"
+}
+
 bed_ready e2e
 # A cluster that was kept has an operator of the same tag, from an older image.
 "$BED" kubectl --namespace shardwright-system rollout restart deployment shardwright >/dev/null 2>&1 || true
@@ -53,3 +62,4 @@ if ! (step "end-to-end: $command" "$BED" exec "$e2e" "$command" "${arguments[@]}
   exit 1
 fi
 [ -n "${KEEP:-}" ] || step "cluster down" "$BED" down
+[ -z "$prove" ] || [ -n "$only" ] || prove_bed

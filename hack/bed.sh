@@ -9,7 +9,7 @@ bed_ready() {
   step "operator image" hack/image.sh
   # Another tag of the same program: for the scenario that upgrades the operator.
   step "operator image, second tag" env IMAGE=shardwright/shardwright:dev-b hack/image.sh
-  step "parts of the cluster (built once, some minutes)" "$BED" build
+  step "parts of the cluster (built once, about 5 minutes on two idle cores)" "$BED" build
   step "cluster up" "$BED" up
   step "load the images" bed_load
 }

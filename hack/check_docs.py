@@ -90,7 +90,8 @@ def main():
     for p in pages:
         links(p)
 
-    for path in pathlib.Path("src").rglob("*.rs"):
+    # Pages that are named without a link, in documents and in code.
+    for path in [*pages, *pathlib.Path("src").rglob("*.rs"), *pathlib.Path("e2e/src").rglob("*.rs")]:
         for page in set(re.findall(r"docs/[a-z-]+\.(?:md|lua|tsv)", path.read_text())):
             expect(pathlib.Path(page).exists(), f"{path}: names {page}: no such file")
 

@@ -16,7 +16,9 @@ use std::{
     },
 };
 
-/// Whether this process can do its work: the caches are filled, and it knows whether it leads. Each gate is opened once.
+/// Whether this process can answer for the shard maps, which every replica serves: its gates are the first listings of the watches
+/// behind them, each opened once, so the CRDs are there as well. Who leads is not asked: a standby that could not become ready before it
+/// leads would keep a rolling update from ending. The controllers of a leader wait for their own caches.
 #[derive(Clone)]
 pub struct Readiness(Arc<AtomicUsize>);
 

@@ -72,7 +72,7 @@ pub async fn of_cluster(
         copies.push((pair, found.copy));
     }
     match heal(&own, &copies) {
-        Healed::Survives { credentials, .. } => {
+        Healed::Survives(credentials) => {
             let secret = secrets::cluster_credentials(namespace, cluster, &credentials);
             match own {
                 // Only its own hand overwrites a garbled one.

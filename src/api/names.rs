@@ -10,7 +10,7 @@ pub const SEEDED_BY_LABEL: &str = "shardwright.dev/seeded-by";
 pub const MAP_LABEL: &str = "shardwright.dev/shard-map";
 /// Annotation on Pods: the hash of what the user specified for them. Only a change of it rolls a Pod (rule O2).
 pub const SPEC_HASH_ANNOTATION: &str = "shardwright.dev/spec-hash";
-/// Finalizer on ShardClusters, ShardRanges and MySQLPairs.
+/// Finalizer on ShardRanges and MySQLPairs; a ShardCluster has none, its deletion waits for nothing.
 pub const FINALIZER: &str = "shardwright.dev/cleanup";
 /// `app.kubernetes.io/managed-by` on every child.
 pub const MANAGED_BY: &str = "shardwright";

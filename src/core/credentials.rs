@@ -170,16 +170,7 @@ pub type Copy = Result<Option<Credentials>, CredentialsError>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Healed {
     /// These are the cluster's credentials.
-    Survives {
-        /// The copy that survives.
-        credentials: Box<Credentials>,
-        /// Whether the cluster's own copy has to be written.
-        write_cluster: bool,
-        /// The pairs whose copy has to be written.
-        write_pairs: Vec<String>,
-        /// The pairs whose copy said something else: their servers take the accounts over when they are started again.
-        replaced: Vec<String>,
-    },
+    Survives(Box<Credentials>),
     /// There is no copy, not even a garbled one: new ones may be made.
     NoneYet,
     /// No copy can be used, and a garbled one is there, which is not overwritten: somebody has to mend or to delete it.
@@ -214,20 +205,7 @@ pub fn heal(cluster: &Copy, pairs: &[(String, Copy)]) -> Healed {
             Healed::Garbled(errors)
         };
     };
-    let is_it = |c: &Copy| matches!(c, Ok(Some(c)) if c == credentials);
-    let names = |keep: &dyn Fn(&Copy) -> bool| {
-        pairs
-            .iter()
-            .filter(|(_, c)| keep(c))
-            .map(|(n, _)| n.clone())
-            .collect()
-    };
-    Healed::Survives {
-        write_cluster: !is_it(cluster),
-        write_pairs: names(&|c| !is_it(c)),
-        replaced: names(&|c| !is_it(c) && !matches!(c, Ok(None))),
-        credentials: Box::new(credentials.clone()),
-    }
+    Healed::Survives(Box::new(credentials.clone()))
 }
 
 #[cfg(test)]
@@ -257,19 +235,9 @@ mod tests {
     fn pairs(list: &[(&str, Copy)]) -> Vec<(String, Copy)> {
         list.iter().map(|(n, c)| ((*n).to_owned(), c.clone())).collect()
     }
-    fn survives(h: &Healed) -> (&str, bool, Vec<&str>, Vec<&str>) {
+    fn survives(h: &Healed) -> &str {
         match h {
-            Healed::Survives {
-                credentials,
-                write_cluster,
-                write_pairs,
-                replaced,
-            } => (
-                credentials.operator_password.as_str(),
-                *write_cluster,
-                write_pairs.iter().map(String::as_str).collect(),
-                replaced.iter().map(String::as_str).collect(),
-            ),
+            Healed::Survives(credentials) => &credentials.operator_password,
             other => panic!("{other:?}"),
         }
     }
@@ -317,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clusters_copy_wins_and_is_copied() {
+    fn the_clusters_copy_wins() {
         let h = heal(
             &has("c"),
             &pairs(&[
@@ -327,17 +295,14 @@ mod tests {
                 ("p3", garbled("p3-credentials")),
             ]),
         );
-        assert_eq!(
-            survives(&h),
-            ("operator-c", false, vec!["p1", "p2", "p3"], vec!["p2", "p3"])
-        );
+        assert_eq!(survives(&h), "operator-c");
     }
 
     #[test]
     fn a_pairs_copy_brings_the_clusters_back() {
         for lost in [Ok(None), garbled("c-credentials")] {
             let h = heal(&lost, &pairs(&[("p0", Ok(None)), ("p1", has("p"))]));
-            assert_eq!(survives(&h), ("operator-p", true, vec!["p0"], vec![]));
+            assert_eq!(survives(&h), "operator-p");
         }
     }
 
@@ -347,9 +312,9 @@ mod tests {
             &Ok(None),
             &pairs(&[("p0", has("a")), ("p1", has("b")), ("p2", has("b"))]),
         );
-        assert_eq!(survives(&h), ("operator-b", true, vec!["p0"], vec!["p0"]));
+        assert_eq!(survives(&h), "operator-b");
         let h = heal(&Ok(None), &pairs(&[("p1", has("b")), ("p0", has("a"))]));
-        assert_eq!(survives(&h), ("operator-a", true, vec!["p1"], vec!["p1"]));
+        assert_eq!(survives(&h), "operator-a");
     }
 
     #[test]

@@ -75,8 +75,12 @@ pub async fn of_cluster(
         Healed::Survives(credentials) => {
             let secret = secrets::cluster_credentials(namespace, cluster, &credentials);
             match own {
-                // Only its own hand overwrites a garbled one.
+                // A garbled one is mended when it is the operator's.
                 Err(_) => {
+                    let live = apply::get::<Secret>(client, namespace, &secret.name_any()).await?;
+                    if let Some(live) = &live {
+                        apply::check_ours(live, &secret)?;
+                    }
                     apply::apply(client, manager, &secret).await?;
                     Ok(*credentials)
                 }
@@ -133,7 +137,8 @@ async fn create(
     }
 }
 
-/// Makes a pair's two Secrets what they should be. Nothing is written when they are.
+/// Makes a pair's two Secrets what they should be. Nothing is written when they are; and nothing when the authority is of no use,
+/// since no server could be reached with it.
 ///
 /// # Errors
 /// [`Error`].
@@ -144,24 +149,38 @@ pub async fn of_pair(
     credentials: &Credentials,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let name = names::pair_credentials_secret(&ctx.pair);
-    let found = apply::get::<Secret>(client, &ctx.namespace, &name).await?;
+    let certificate = certificate(client, ctx, credentials, now).await?;
     let wanted = secrets::pair_credentials(ctx, credentials);
-    if let Some(found) = &found {
+    let found = apply::get::<Secret>(client, &ctx.namespace, &wanted.name_any()).await?;
+    if let Some(found) = &found
+        && !restored(found)
+    {
         apply::check_ours(found, &wanted)?;
     }
     if !same(found.as_ref(), &wanted) {
         apply::apply(client, manager, &wanted).await?;
     }
-    let name = names::tls_secret(&ctx.pair);
-    let found = apply::get::<Secret>(client, &ctx.namespace, &name).await?;
+    if let Some(wanted) = certificate {
+        apply::apply(client, manager, &wanted).await?;
+    }
+    Ok(())
+}
+
+/// The Secret with the servers' certificate, when that has to be written.
+async fn certificate(
+    client: &Client,
+    ctx: &PairContext,
+    credentials: &Credentials,
+    now: Timestamp,
+) -> Result<Option<Secret>, Error> {
+    let found = apply::get::<Secret>(client, &ctx.namespace, &names::tls_secret(&ctx.pair)).await?;
     let server_names = secrets::server_names(&ctx.namespace, &ctx.pair);
     let there = found.as_ref().and_then(pair_in);
     let fits = found
         .as_ref()
         .is_some_and(|s| text(s, CA_CRT).as_deref() == Some(&credentials.ca_crt));
     if fits && tls::renewal(&credentials.ca_crt, there.as_ref(), &server_names, now).is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let new = tls::issue_server(&credentials.ca_crt, &credentials.ca_key, &server_names, now)?;
     // With the key of another authority it would be made anew in every pass, and no server could be verified.
@@ -172,8 +191,12 @@ pub async fn of_pair(
     if let Some(found) = &found {
         apply::check_ours(found, &wanted)?;
     }
-    apply::apply(client, manager, &wanted).await?;
-    Ok(())
+    Ok(Some(wanted))
+}
+
+/// Somebody brought back what was in it by hand, without labels.
+fn restored(found: &Secret) -> bool {
+    found.labels().is_empty() && Credentials::from_data("", &found.data.clone().unwrap_or_default()).is_ok()
 }
 
 /// Whether the Secret says what is wanted, and belongs to what it should.

@@ -241,9 +241,6 @@ async fn pass(pair: &MySQLPair, shared: &Shared) -> Result<Action, Error> {
     let observed = observed(shared, &found, &seen, credentials.as_ref(), own.since);
     let decision = pair::decide(&observed, now);
     track(shared, &found, decision.following, now);
-    if decision.children != Children::Leave {
-        slices(client, &found, &observed).await?;
-    }
     let hands = act::pair::Hands::new(
         client,
         &found,
@@ -263,8 +260,14 @@ async fn pass(pair: &MySQLPair, shared: &Shared) -> Result<Action, Error> {
         forget(shared, &namespace, &name, pair);
         return Ok(Action::await_change());
     }
+    let led = if decision.children == Children::Leave {
+        Ok(())
+    } else {
+        slices(client, &found, &observed).await
+    };
     let upon = written.as_ref().unwrap_or(&found.pair);
     report::pair::report(client, &shared.ctx.recorder, upon, &observed, &decision, now).await?;
+    led?;
     Ok(Action::requeue(decision.requeue))
 }
 

@@ -146,6 +146,11 @@ fn lifecycle(o: &Observed) -> Option<Vec<Action>> {
 
 fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) {
     actions.extend(fences(o, state));
+    // What a passive server is made of may be what ails it: it is replaced rather than mended.
+    if let Some(step) = roll::outdated_passive(o, state) {
+        actions.push(step);
+        return;
+    }
     actions.extend(steps(o, state));
     // A Pod goes only when there is nothing more urgent to be done in this pass.
     if actions.is_empty() {
@@ -201,8 +206,6 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             source: active,
         }],
         State::PassiveStopped => vec![Action::Start(passive)],
-        // The specification that it runs with is an old one, and may be what stopped it: its Pod is replaced.
-        State::Broken { at, .. } if *at == passive && o.outdated(passive) => vec![],
         // What stopped it may be gone: it is tried again, and says so again if not.
         State::Broken { at, .. } => vec![Action::Start(*at)],
         State::CircleOpen(Circle::Detached) => vec![Action::Follow {

@@ -4,7 +4,7 @@
 use super::{
     decide::Action,
     observed::{Observed, Ordinal, PodState, Server, TroubleKind, other},
-    state::State,
+    state::{Rebuild, State},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -13,25 +13,46 @@ const RESTART_EVERY: SignedDuration = SignedDuration::from_secs(120);
 
 /// The next Pod to delete, if any.
 pub fn next(o: &Observed, state: &State, now: Timestamp) -> Option<Action> {
-    if o.sides.iter().any(|s| s.pod.as_ref().is_some_and(|p| p.deleting)) {
-        return None;
-    }
     let active = o.record.as_ref().map_or(0, |r| r.active);
     let order = [other(active), active];
     order
         .into_iter()
         .find(|i| o.outdated(*i) && o.side(*i).pod.as_ref().is_some_and(never_got_up))
-        .or_else(|| passive_roll(o, state))
         .or_else(|| healthy_roll(o, state, order))
         .or_else(|| order.into_iter().find(|i| locked_out(o, *i, active, now)))
-        .and_then(|place| {
-            let pod = o.side(place).pod.as_ref()?;
-            Some(Action::DeletePod {
-                place,
-                uid: pod.uid.clone(),
-                down: never_got_up(pod),
-            })
-        })
+        .and_then(|place| delete(o, place))
+}
+
+/// The passive server's Pod, when it is outdated and does not follow as it should beside an active one that is open: so that a
+/// specification that keeps it from following can be corrected. Not while it is being copied.
+pub fn outdated_passive(o: &Observed, state: &State) -> Option<Action> {
+    let may = matches!(
+        state,
+        State::PassiveUnavailable
+            | State::Errant(_)
+            | State::PassiveDetached
+            | State::PassiveStopped
+            | State::Broken { .. }
+            | State::CatchingUp
+            | State::CircleOpen(_)
+            | State::NotRecorded
+            | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
+    );
+    let passive = o.record.as_ref()?.passive();
+    (may && o.outdated(passive)).then(|| delete(o, passive)).flatten()
+}
+
+/// Never two at once.
+fn delete(o: &Observed, place: Ordinal) -> Option<Action> {
+    if o.sides.iter().any(|s| s.pod.as_ref().is_some_and(|p| p.deleting)) {
+        return None;
+    }
+    let pod = o.side(place).pod.as_ref()?;
+    Some(Action::DeletePod {
+        place,
+        uid: pod.uid.clone(),
+        down: never_got_up(pod),
+    })
 }
 
 /// It does not run and will not by itself: deleting it takes nothing away.
@@ -41,16 +62,6 @@ fn never_got_up(p: &PodState) -> bool {
             || p.trouble
                 .as_ref()
                 .is_some_and(|t| matches!(t.kind, TroubleKind::Image | TroubleKind::Start)))
-}
-
-/// The passive server runs, is not well, and its specification is an old one: the new one may be what mends it. The active one takes
-/// writes, so nothing is lost but the copy's progress.
-fn passive_roll(o: &Observed, state: &State) -> Option<Ordinal> {
-    let record = o.record.as_ref()?;
-    let unwell = !matches!(state, State::Healthy | State::Rebuilding);
-    let active = o.side(record.active).up()?;
-    let serves = active.writable() && record.member(record.active) == Some(active.uuid.as_str());
-    (unwell && serves && o.outdated(record.passive())).then(|| record.passive())
 }
 
 /// Of two healthy servers the one whose specification is an old one.

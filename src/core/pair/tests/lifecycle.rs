@@ -2,10 +2,10 @@
 
 use super::super::{
     decide::{Action, Children, Decision},
-    observed::{Deletion, Desired, Observed, PodState, Server, Trouble, TroubleKind},
+    observed::{CloneRun, CloneStage, Deletion, Desired, Observed, PodState, Server, Trouble, TroubleKind},
     reasons,
 };
-use super::{HASH, down, fresh, healthy, now, run, says, server, up};
+use super::{HASH, down, fresh, healthy, now, out, run, says, server, up};
 use crate::api::conditions::Overall;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -141,6 +141,24 @@ fn a_passive_server_that_an_old_specification_makes_unwell_is_replaced_and_an_ac
     outdated(&mut active, 0);
     down(&mut active, 1);
     assert_eq!(deleted(&run(&active)), None);
+}
+
+#[test]
+fn an_outdated_passive_server_is_replaced_rather_than_attached_but_not_in_the_middle_of_a_copy() {
+    let mut o = healthy();
+    up(&mut o, 1).channel = None;
+    outdated(&mut o, 1);
+    assert_eq!(deleted(&run(&o)), Some(1));
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).channel = None;
+    up(&mut o, 1).clone = Some(CloneRun {
+        stage: CloneStage::Running,
+        error: None,
+        ended_ago: None,
+    });
+    outdated(&mut o, 1);
+    assert_eq!(deleted(&run(&o)), None);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
     },
     core::{
         cluster::{
-            self as core, Layout, Recorded,
+            self as core, Layout, Recorded, Stop,
             observed::{Checked, MapSeen, Observed, TablesSeen},
             reasons,
         },
@@ -42,8 +42,8 @@ use std::{
 
 /// Name of the controller in metrics and logs.
 const NAME: &str = "cluster";
-/// Until the tables are tried again when no server could be asked.
-const TRY_TABLES: Duration = Duration::from_secs(2);
+/// Until a cluster is looked at again that waits for a server to try its tables on, or for volumes to be claimed or deleted.
+const SOON: Duration = Duration::from_secs(2);
 
 /// How long an answer of no server stands, so that what is written about it does not lead to the next try at once.
 const ASKED: Duration = Duration::from_millis(500);
@@ -244,13 +244,13 @@ async fn pass(cluster: &ShardCluster, env: &Env) -> Result<Action, Error> {
 
     let said = core::say(&o, &recorded, seeded, Timestamp::now());
     report::report(client, &env.ctx.recorder, &latest, &said).await?;
-    let retry = match &o.tables {
-        TablesSeen::Set {
-            checked: Checked::NotYet(_),
-            ..
-        } if !o.ranges.is_empty() => TRY_TABLES,
-        _ => HEALTHY,
+    let waits = match &o.tables {
+        TablesSeen::Set { checked, .. } => matches!(checked, Checked::NotYet(_)) && !o.ranges.is_empty(),
+        _ => false,
     };
+    // Neither is told by a watch.
+    let waits = waits || recorded.stops.iter().any(|s| matches!(s, Stop::Volumes(_)));
+    let retry = if waits { SOON } else { HEALTHY };
     Ok(Action::requeue(retry))
 }
 

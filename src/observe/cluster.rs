@@ -5,15 +5,18 @@ use crate::{
         apply::{self, Error},
         publish,
     },
-    api::{MySQLPair, ShardCluster, ShardClusterSpec, ShardRange},
+    api::{MySQLPair, ShardCluster, ShardClusterSpec, ShardRange, names},
     core::{
         cluster::observed::{Checked, Observed, PairSeen, RangeSeen, TablesSeen},
         tables,
     },
 };
-use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
-use kube::{Client, ResourceExt as _, runtime::reflector::Store};
-use std::collections::BTreeMap;
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, PersistentVolumeClaim},
+    jiff::Timestamp,
+};
+use kube::{Api, Client, ResourceExt as _, api::ListParams, runtime::reflector::Store};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was read of a cluster.
 pub struct Found {
@@ -48,6 +51,9 @@ pub async fn find(
     };
     // The names were taken from what was in memory: when they have changed since, the change wakes the controller again.
     let mut observed = Observed::new(&cluster);
+    if observed.placement().is_none() {
+        observed.volumes = volumes(client, &namespace, &name).await?;
+    }
     observed.now = Timestamp::now().as_second();
     observed.map = publish::seen(
         &name,
@@ -67,6 +73,23 @@ pub async fn find(
         map,
         observed,
     }))
+}
+
+/// The pairs that have volumes for a cluster: the claims outlive them.
+async fn volumes(client: &Client, namespace: &str, cluster: &str) -> Result<BTreeSet<String>, Error> {
+    let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
+    let lp = ListParams::default().labels(&format!("{}={cluster}", names::CLUSTER_LABEL));
+    let list = apply::call(
+        "list",
+        format!("PersistentVolumeClaim {namespace}"),
+        api.list(&lp),
+    )
+    .await?;
+    Ok(list
+        .iter()
+        .filter(|c| c.metadata.deletion_timestamp.is_none())
+        .filter_map(|c| c.labels().get(names::PAIR_LABEL).cloned())
+        .collect())
 }
 
 /// The pairs of a namespace, whatever cluster they name.

@@ -51,6 +51,8 @@ pub enum Stop {
     Seeding,
     /// These pairs were not asked yet which databases they have.
     Asking(Vec<String>),
+    /// These pairs have volumes and are not there: nobody can be asked what is on them.
+    Volumes(Vec<String>),
     /// Databases of these shards are on several pairs.
     Ambiguous {
         /// The shards.
@@ -212,6 +214,16 @@ fn seed(o: &Observed) -> Result<Option<Placement>, Stop> {
         .collect();
     if !asking.is_empty() {
         return Err(Stop::Asking(asking));
+    }
+    // The map says where everything is. Without it, only the servers can.
+    let volumes: Vec<String> = o
+        .volumes
+        .iter()
+        .filter(|v| o.map.content().is_none() && !o.own_pairs().any(|(n, _)| n == *v))
+        .cloned()
+        .collect();
+    if !volumes.is_empty() {
+        return Err(Stop::Volumes(volumes));
     }
     let held: BTreeMap<String, Option<SpanSet>> = o
         .own_pairs()

@@ -14,7 +14,7 @@ use crate::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that a pass saw.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Observed {
     pub ranges: Vec<RangeSeen>,
     /// All pairs of the namespace: a range may name one of another cluster.
     pub pairs: BTreeMap<String, PairSeen>,
+    /// Pairs of which the namespace has volumes for this cluster, whether they are there or not. Looked for only without a record.
+    pub volumes: BTreeSet<String>,
     /// The ConfigMap that the map is published in.
     pub map: MapSeen,
     /// The tables that the spec and the ConfigMap of DDL ask for.
@@ -270,6 +272,7 @@ impl Observed {
             before: cluster.status.clone().unwrap_or_default(),
             ranges: vec![],
             pairs: BTreeMap::new(),
+            volumes: BTreeSet::new(),
             map: MapSeen::Absent,
             tables: TablesSeen::NotAdmitted(DdlError {
                 place: crate::core::tables::Place::Spec,

@@ -139,6 +139,15 @@ fn overall(o: &Observed, r: &Recorded, status: &ShardClusterStatus) -> Overall {
                     ),
                 );
             }
+            Stop::Volumes(pairs) => {
+                return working(
+                    reasons::ASKING_SERVERS,
+                    format!(
+                        "the record is lost, and there are volumes of {}, whose MySQLPair is not there: apply it, so that its servers say what is on them, or delete its PersistentVolumeClaims if the data are not wanted any more",
+                        some(pairs)
+                    ),
+                );
+            }
             _ => {}
         }
     }
@@ -231,7 +240,7 @@ fn grave(stop: &Stop) -> Option<Overall> {
                 "{e}; take `status.placement` away (kubectl edit --subresource=status) to have it made again from the map and the servers"
             ),
         ),
-        Stop::Seeding | Stop::Asking(_) => return None,
+        Stop::Seeding | Stop::Asking(_) | Stop::Volumes(_) => return None,
     })
 }
 

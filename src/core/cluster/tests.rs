@@ -143,6 +143,23 @@ fn the_first_claim_waits_until_every_pair_said_what_it_has() {
 }
 
 #[test]
+fn volumes_whose_pair_is_not_there_are_waited_for_unless_a_map_knows() {
+    let mut o = fleet();
+    o.volumes = ["p0".to_owned(), "p9".to_owned()].into();
+    let r = record(&o, None);
+    assert_eq!(
+        (r.placement.is_none(), &r.stops, said(&o, &r)),
+        (
+            true,
+            &vec![Stop::Volumes(vec!["p9".into()])],
+            ("working", "AskingServers".into())
+        )
+    );
+    o.map = served().map;
+    assert!(record(&o, None).placement.is_some());
+}
+
+#[test]
 fn an_empty_cluster_has_no_record_and_is_ready() {
     let mut o = cluster(&json!({}));
     let r = record(&o, None);

@@ -155,8 +155,9 @@ async fn at_once(f: &Fleet) -> Result<()> {
 }
 
 async fn namespace(f: &Fleet) -> Result<()> {
+    let class = &f.world.settings.retain_class;
     let mut c = bp::cluster(f);
-    c.spec.mysql.storage.class_name = Some(f.world.settings.retain_class.clone());
+    c.spec.mysql.storage.class_name = Some(class.clone());
     f.apply(&c).await?;
     f.apply(&bp::pair(f, PAIR)).await?;
     f.apply(&bp::range(f, RANGE, 0, 3, PAIR)).await?;
@@ -172,6 +173,18 @@ async fn namespace(f: &Fleet) -> Result<()> {
         .filter_map(|c| c.spec.as_ref()?.volume_name.clone())
         .collect();
     ensure!(volumes.len() == 2, "volumes {volumes:?}");
+    let api = Api::<PersistentVolume>::all(f.world.client.clone());
+    for name in &volumes {
+        let policy = api
+            .get(name)
+            .await?
+            .spec
+            .and_then(|s| s.persistent_volume_reclaim_policy);
+        ensure!(
+            policy.as_deref() == Some("Retain"),
+            "{name} of {class} has the policy {policy:?}"
+        );
+    }
     f.world.delete_namespace(&f.ns).await?;
     wait::until("the namespace to be gone", REPAIR, || async {
         let ns = f.world.namespaces().get_opt(&f.ns).await?;
@@ -180,7 +193,6 @@ async fn namespace(f: &Fleet) -> Result<()> {
         }))
     })
     .await?;
-    let api = Api::<PersistentVolume>::all(f.world.client.clone());
     for name in &volumes {
         wait::until("the volume to be released", SOON, || async {
             let phase = api.get(name).await?.status.and_then(|s| s.phase);

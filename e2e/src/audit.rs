@@ -5,6 +5,7 @@ use crate::wait::{self, Seen};
 use crate::world::World;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use serde_json::Value;
@@ -28,16 +29,40 @@ impl World {
         // The time is what is measured here.
         tokio::time::sleep(span).await;
         let end = self.mark(&path).await?;
-        let mut file = std::fs::File::open(&path)?;
-        file.seek(SeekFrom::Start(begin))?;
-        let mut bytes = vec![];
-        file.take(end - begin).read_to_end(&mut bytes)?;
         let who = format!(
             "system:serviceaccount:{}:{}",
             self.settings.operator_namespace,
             Settings::RELEASE
         );
-        Ok(of_operator(&String::from_utf8_lossy(&bytes), &who, namespace))
+        Ok(of_operator(&read(&path, begin, end)?, &who, namespace))
+    }
+
+    /// When the API server received each successful write of one object since the log had `begin` bytes.
+    ///
+    /// # Errors
+    /// When the audit log cannot be read.
+    pub async fn writes_of(
+        &self,
+        log: &Path,
+        begin: u64,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Timestamp>> {
+        let end = self.mark(log).await?;
+        let text = read(log, begin, end)?;
+        let mut times: Vec<Timestamp> = text
+            .lines()
+            .filter_map(|l| serde_json::from_str::<Value>(l).ok())
+            .filter(|e| {
+                let o = &e["objectRef"];
+                o["resource"] == resource && o["namespace"] == namespace && o["name"] == name
+            })
+            .filter(|e| e["stage"] == "ResponseComplete" && e["responseStatus"]["code"] == 200)
+            .filter_map(|e| e["requestReceivedTimestamp"].as_str()?.parse().ok())
+            .collect();
+        times.sort();
+        Ok(times)
     }
 
     /// Writes something that the log has to show: all that was written before is then in the log as well. Gives its length.
@@ -65,6 +90,14 @@ impl World {
         api.delete(&name, &DeleteParams::default()).await?;
         Ok(std::fs::metadata(log)?.len())
     }
+}
+
+fn read(log: &Path, begin: u64, end: u64) -> Result<String> {
+    let mut file = std::fs::File::open(log)?;
+    file.seek(SeekFrom::Start(begin))?;
+    let mut bytes = vec![];
+    file.take(end.saturating_sub(begin)).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn of_operator(log: &str, who: &str, namespace: Option<&str>) -> BTreeMap<String, u32> {

@@ -8,6 +8,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use shardwright::api::{MySQLPair, ShardCluster, ShardRange};
 use shardwright::core::databases::Naming;
+use shardwright::core::id::Id;
 use std::time::{Duration, Instant};
 
 /// Which fleet.
@@ -31,10 +32,6 @@ pub struct WaitOptions {
     #[arg(long, default_value = "300")]
     pub timeout: u64,
 }
-
-/// Where the fields of an ID are: shard 16 bits at 46, type 10 bits at 36, local id 36 bits.
-const SHARD_SHIFT: u32 = 46;
-const TYPE_SHIFT: u32 = 36;
 
 /// Writes an object as an application would, and reads it back by nothing but its ID.
 ///
@@ -82,14 +79,22 @@ pub async fn write(world: &World, options: &Options) -> Result<()> {
         "  Inserted into {database}.{table} over TLS as the application's account; the server calls it {local_id}."
     );
 
-    let id =
-        (u64::try_from(shard)? << SHARD_SHIFT) | (u64::try_from(object.type_id)? << TYPE_SHIFT) | local_id;
+    let id = Id {
+        shard: u16::try_from(shard)?,
+        type_id: u16::try_from(object.type_id)?,
+        local: local_id,
+    };
+    let id = id.encode()?;
     println!("Its ID for the rest of the world: {id}");
 
     // Reading back: nothing is known but the number.
-    let (shard, type_id, local) = (id >> SHARD_SHIFT, (id >> TYPE_SHIFT) & 0x3ff, id & 0xf_ffff_ffff);
+    let Id {
+        shard,
+        type_id,
+        local,
+    } = Id::decode(id)?;
     println!("Read back from the ID alone: shard {shard}, type {type_id}, local id {local}.");
-    let shard = i32::try_from(shard)?;
+    let shard = i32::from(shard);
     let entry = map.entry(shard)?;
     let mut server = fleet.app(&entry.pair, entry.active_ordinal()?).await?;
     let database = naming.name(shard);

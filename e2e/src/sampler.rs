@@ -4,7 +4,8 @@
 //!   which two servers were ever seen writable is broken.
 //! - The published map: its version never falls, and no shard that was in it is ever missing.
 
-use crate::fleet::{Fleet, Map};
+use crate::fleet::Fleet;
+use crate::published::Map;
 use crate::server::Server;
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -61,10 +62,11 @@ impl Sights {
         Ok(record.samples)
     }
 
-    /// Forgets which servers were seen writable: for scenarios that make a pair anew.
-    pub fn forget_servers(&self) {
+    /// Forgets which servers were seen writable and which maps: for scenarios that make a fleet anew.
+    pub fn forget(&self) {
         if let Some(mut r) = self.lock() {
             r.writable.clear();
+            r.maps.clear();
         }
     }
 
@@ -222,7 +224,7 @@ mod tests {
         s.verdict().unwrap();
         s.saw_server("p", 1, true, "b");
         s.verdict().unwrap_err();
-        s.forget_servers();
+        s.forget();
         s.verdict().unwrap();
     }
 

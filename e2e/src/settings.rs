@@ -65,7 +65,7 @@ pub struct Settings {
     /// Where this command runs: in the cluster's network, or not. Direct in the test bed, else forward.
     #[arg(long, env = "SHARDWRIGHT_E2E_REACH", global = true, value_enum)]
     pub reach: Option<Reach>,
-    /// The tool itself, for scenarios that ask it; those parts are left out without it.
+    /// The tool itself; the one beside this program when absent.
     #[arg(long, env = "SHARDWRIGHT_E2E_TOOL", global = true)]
     pub tool: Option<PathBuf>,
     /// StorageClass of the servers' volumes; the cluster's default when absent.

@@ -71,6 +71,16 @@ pub fn resident(pod: &Pod) -> Result<u64> {
 }
 
 impl World {
+    /// Runs the tool, with this run's KUBECONFIG; gives its standard output.
+    ///
+    /// # Errors
+    /// When it fails, or cannot be found.
+    pub async fn tool(&self, args: &[&str]) -> Result<String> {
+        let beside = std::env::current_exe()?.with_file_name("shardwright");
+        let tool = self.settings.tool.clone().unwrap_or(beside);
+        shell::run(Duration::from_secs(30), None, &tool.to_string_lossy(), args).await
+    }
+
     /// Runs the test bed's script.
     ///
     /// # Errors

@@ -98,7 +98,8 @@ pub async fn creation(f: &Fleet, open: i32) -> Result<Figure> {
         "×",
         1.3,
         note,
-    ))
+    )
+    .floor("both are bound by the processors that mysqld shares with everything else, when these are busy"))
 }
 
 /// The passive server has applied everything: it takes no time from what is measured next.

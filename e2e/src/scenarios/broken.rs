@@ -6,12 +6,12 @@ use crate::scenario::{Fixture, Group};
 use crate::wait::{BRING_UP, REPAIR, SOON, Seen};
 use crate::{scenario, wait};
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServicePort, ServiceSpec};
 use kube::api::ObjectMeta;
 use serde_json::json;
 use shardwright::api::mysql_template::{MysqlOverrides, Scheduling, Storage};
 use shardwright::api::shard_cluster::Tables;
-use shardwright::api::{LocalRef, MySQLPair, ShardCluster, ShardRange};
+use shardwright::api::{LocalRef, MySQLPair, ShardCluster, ShardRange, names};
 
 /// The group.
 pub fn group() -> Group {
@@ -37,6 +37,12 @@ pub fn group() -> Group {
                 "ddl-from-configmap",
                 ddl,
                 "a ConfigMap of DDL: missing, malformed, forbidden, then right; the fleet serves meanwhile"
+            ),
+            scenario!(
+                Short,
+                "foreign-objects",
+                foreign,
+                "an object of somebody else in the place of a child is said and left alone; when it is gone the pair comes up"
             ),
             scenario!(
                 Full,
@@ -143,13 +149,12 @@ async fn volume(f: &Fleet) -> Result<()> {
         class.as_deref() == Some("e2e-there-is-none"),
         "the claim's class is {class:?}"
     );
-    for name in [RANGE] {
-        f.delete::<ShardRange>(name).await?;
-    }
-    f.delete::<ShardCluster>(&f.cluster).await?;
-    f.delete::<MySQLPair>(PAIR).await?;
+    // What never served holds nothing up, also while its cluster stays.
+    f.delete::<ShardRange>(RANGE).await?;
     f.gone::<ShardRange>(RANGE, REPAIR).await?;
+    f.delete::<MySQLPair>(PAIR).await?;
     f.gone::<MySQLPair>(PAIR, REPAIR).await?;
+    f.delete::<ShardCluster>(&f.cluster).await?;
     f.gone::<ShardCluster>(&f.cluster, REPAIR).await?;
     // The claims are left, as ever: they are the user's to delete.
     let claims = f
@@ -252,4 +257,41 @@ async fn ddl(f: &Fleet) -> Result<()> {
     f.tables_on_both(PAIR, &[8, 9], &["settings", "audit", "pins"])
         .await?;
     f.intact().await
+}
+
+async fn foreign(f: &Fleet) -> Result<()> {
+    let theirs = Service {
+        metadata: ObjectMeta {
+            name: Some(names::active_service(PAIR)),
+            labels: Some([("app".to_owned(), "web".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            selector: Some([("app".to_owned(), "web".to_owned())].into()),
+            ports: Some(vec![ServicePort {
+                port: 80,
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    };
+    f.apply(&theirs).await?;
+    let before: Service = f.get(&names::active_service(PAIR)).await?;
+    apply(f, |_| {}).await?;
+    let said = f
+        .condition::<MySQLPair>(PAIR, "Stalled", "True", "ChildRefused", REPAIR)
+        .await?;
+    ensure!(
+        said.message.contains(&names::active_service(PAIR)),
+        "the object is not named: {}",
+        said.message
+    );
+    let after: Service = f.get(&names::active_service(PAIR)).await?;
+    ensure!(
+        after.metadata.resource_version == before.metadata.resource_version,
+        "somebody else's Service was written to"
+    );
+    f.delete::<Service>(&names::active_service(PAIR)).await?;
+    comes_up(f).await
 }

@@ -9,12 +9,15 @@ use crate::wait::{self, REPAIR, SOON, Seen};
 use crate::{scenario, shared};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaSpec, Secret, Service,
+};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ObjectMeta};
 use serde_json::json;
 use shardwright::api::{MySQLPair, names};
 
@@ -47,7 +50,7 @@ pub fn group() -> Group {
                 Short,
                 "child-secrets",
                 secrets,
-                "each Secret: passwords stay the same, a new certificate is taken up"
+                "each Secret: passwords stay the same, a new certificate is of the same authority"
             ),
             scenario!(
                 Short,
@@ -68,6 +71,12 @@ pub fn group() -> Group {
                 "the active Pod, by force: the same server is active again"
             ),
             scenario!(Short, "child-pods-both", pods_both, "both Pods at once"),
+            scenario!(
+                Short,
+                "child-refused",
+                refused,
+                "a quota refuses a child: it is said, the servers are looked after all the same"
+            ),
             scenario!(
                 Full,
                 "child-statefulset",
@@ -255,7 +264,7 @@ async fn secrets(f: &Fleet) -> Result<()> {
         let new = replace_secret(f, name).await?;
         ensure!(old.data == new.data, "{name} has other data than before");
     }
-    // Nothing of the key is kept: another certificate, of the same authority, that the servers show without a restart.
+    // Nothing of the key is kept: another certificate, of the same authority. Servers show it after their next start.
     let name = names::tls_secret(PAIR);
     let old: Secret = f.get(&name).await?;
     let new = replace_secret(f, &name).await?;
@@ -405,6 +414,42 @@ async fn mysqld_killed(f: &Fleet) -> Result<()> {
     }
     ensure!(f.active(PAIR).await? == active, "another server is active");
     Ok(())
+}
+
+async fn refused(f: &Fleet) -> Result<()> {
+    let active = f.active(PAIR).await?;
+    let quota = ResourceQuota {
+        metadata: ObjectMeta {
+            name: Some("no-services".into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ResourceQuotaSpec {
+            hard: Some([("count/services".to_owned(), Quantity("0".into()))].into()),
+            ..ResourceQuotaSpec::default()
+        }),
+        status: None,
+    };
+    f.apply(&quota).await?;
+    wait::until("the quota to be counted", SOON, || async {
+        let q: ResourceQuota = f.get("no-services").await?;
+        Ok(Seen::when(q.status.is_some_and(|s| s.used.is_some()), || {
+            "not yet".into()
+        }))
+    })
+    .await?;
+    let name = names::passive_service(PAIR);
+    f.delete::<Service>(&name).await?;
+    f.condition::<MySQLPair>(PAIR, "Stalled", "True", "ChildRefused", SOON)
+        .await?;
+    // A server that restarts meanwhile is opened again all the same.
+    let old = kill_pod(f, active, Some(0)).await?;
+    f.again::<Pod>(&names::pod(PAIR, active), old.as_deref(), REPAIR)
+        .await?;
+    f.healthy(PAIR).await?;
+    f.write(&[2]).await?;
+    f.delete::<ResourceQuota>("no-services").await?;
+    f.again::<Service>(&name, None, REPAIR).await?;
+    recovered(f).await
 }
 
 async fn credentials_lost(f: &Fleet) -> Result<()> {

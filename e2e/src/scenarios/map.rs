@@ -8,8 +8,9 @@ use crate::wait::{REPAIR, SOON, Seen};
 use crate::{scenario, shared, wait};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use shardwright::api::ShardRange;
+use shardwright::api::{ShardCluster, ShardRange};
 use std::time::{Duration, Instant};
 
 /// The group.
@@ -36,6 +37,12 @@ pub fn group() -> Group {
                 "map-pushed",
                 pushed,
                 "every operator answers the long poll, at once after a change and 304 without one"
+            ),
+            scenario!(
+                Short,
+                "record-lost",
+                record_lost,
+                "the record of who serves what is wiped: it is made again from the map, nothing moves"
             ),
             scenario!(
                 Short,
@@ -147,17 +154,69 @@ async fn pushed(f: &Fleet) -> Result<()> {
     let version = f.map().await?.version;
     let waiting = pods.iter().map(|address| {
         let (address, path) = (address.clone(), format!("{path}?version={version}&wait=30s"));
-        tokio::spawn(async move { http::get(&address, &path, Duration::from_secs(60)).await })
+        tokio::spawn(async move {
+            (
+                http::get(&address, &path, Duration::from_secs(60)).await,
+                Instant::now(),
+            )
+        })
     });
     let waiting: Vec<_> = waiting.collect();
     f.apply(&bp::range(f, "r1", 8, 9, PAIR)).await?;
+    f.map_when("to have the new shards", SOON, |m| m.version > version)
+        .await?;
+    // Seen by polling, so it was published a moment before this; the figure itself is the benchmark's.
+    let seen = Instant::now();
     for answer in waiting {
-        let answer = answer.await??;
+        let (answer, at) = answer.await?;
+        let answer = answer?;
+        let late = at.saturating_duration_since(seen);
+        ensure!(
+            late < Duration::from_millis(500),
+            "told {late:?} after the map was seen"
+        );
         ensure!(answer.status == 200, "{answer:?}");
         let told: serde_json::Value = serde_json::from_str(&answer.body)?;
         ensure!(told["version"] == version + 1, "told version {}", told["version"]);
     }
     f.ready::<ShardRange>("r1", REPAIR).await
+}
+
+async fn record_lost(f: &Fleet) -> Result<()> {
+    let before = f.map().await?;
+    let patch = json!({"status": {"placement": null}});
+    f.api::<ShardCluster>()
+        .patch_status(&f.cluster, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    wait::until("the record to be back", SOON, || async {
+        let c: ShardCluster = f.get(&f.cluster).await?;
+        let record = c.status.and_then(|s| s.placement);
+        let spans = record
+            .as_ref()
+            .map_or(0, |r| r.spans.iter().map(|s| s.last - s.first + 1).sum());
+        Ok(Seen::when(
+            usize::try_from(spans)? == before.shards().len(),
+            || format!("{record:?}"),
+        ))
+    })
+    .await?;
+    f.all_ready(REPAIR).await?;
+    let after = f.map().await?;
+    ensure!(
+        after.entries == before.entries,
+        "{} → {}",
+        before.text,
+        after.text
+    );
+    ensure!(
+        after.version >= before.version,
+        "{} → {}",
+        before.version,
+        after.version
+    );
+    f.healthy(PAIR).await?;
+    f.write(&after.shards()).await?;
+    f.intact().await
 }
 
 async fn not_owned(f: &Fleet) -> Result<()> {
@@ -167,7 +226,7 @@ async fn not_owned(f: &Fleet) -> Result<()> {
         "owned: {:?}",
         cm.metadata.owner_references
     );
-    let cluster: shardwright::api::ShardCluster = f.get(&f.cluster).await?;
+    let cluster: ShardCluster = f.get(&f.cluster).await?;
     let map = f.map().await?;
     let says = &map.json["cluster"];
     ensure!(

@@ -9,6 +9,7 @@ mod map;
 mod operator;
 mod packaging;
 mod refused;
+mod rolling;
 mod serving;
 mod template;
 

@@ -71,6 +71,7 @@ fn routing(mode: RoutingMode, modulus: Option<i32>) -> Routing {
 }
 
 async fn clusters(f: &Fleet) -> Result<()> {
+    system_names(f).await?;
     let tables = |c: &mut ShardCluster| c.spec.tables.clone().unwrap_or_default();
     cluster(
         f,
@@ -169,6 +170,22 @@ async fn clusters(f: &Fleet) -> Result<()> {
     .await
 }
 
+/// A name for every shard that is also MySQL's own, so that a grant on it would be one on the accounts.
+async fn system_names(f: &Fleet) -> Result<()> {
+    for (prefix, digits) in [("mys", 2), ("s", 2), ("performance_s", 5)] {
+        cluster(
+            f,
+            |c| {
+                c.spec.shards.database_prefix = prefix.into();
+                c.spec.shards.digits = digits;
+            },
+            "databasePrefix",
+        )
+        .await?;
+    }
+    Ok(())
+}
+
 async fn ranges_and_pairs(f: &Fleet) -> Result<()> {
     says(
         &f.refused(&bp::range(f, "r", 5, 4, "p0")).await?,
@@ -196,6 +213,16 @@ async fn ranges_and_pairs(f: &Fleet) -> Result<()> {
 async fn changes(f: &Fleet) -> Result<()> {
     // Nothing is to be made of it: no pair, no range.
     let c = f.cluster.clone();
+    let mut with_layout = bp::cluster(f);
+    with_layout.metadata.name = Some("laid-out".into());
+    with_layout.spec.layout = Some(layout(1, 8));
+    with_layout.spec.mysql.image = "mysql:there-is-none".into();
+    f.apply(&with_layout).await?;
+    let said = f
+        .edit_refused::<ShardCluster>("laid-out", json!({"spec": {"layout": {"open": 9}}}))
+        .await?;
+    says(&said, "`layout` may not be changed")?;
+    f.delete::<ShardCluster>("laid-out").await?;
     f.apply(&bp::cluster(f)).await?;
     for (patch, expected) in [
         (

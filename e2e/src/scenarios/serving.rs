@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt as _;
 use kube::api::ListParams;
 use shardwright::api::names;
 use std::time::Duration;
@@ -42,6 +43,12 @@ pub fn group() -> Group {
             ),
             scenario!(
                 Short,
+                "tool-locates",
+                located,
+                "the tool finds an ID by the map that the cluster publishes, and shows that map"
+            ),
+            scenario!(
+                Short,
                 "events-and-conditions",
                 told,
                 "kubectl wait works on every kind; events tell what a person wants to know"
@@ -63,7 +70,7 @@ pub fn group() -> Group {
                 Short,
                 "passwords-hidden",
                 passwords_hidden,
-                "no password outside Secrets: Pods, ConfigMaps, events, status"
+                "no password outside Secrets: objects, events, lists of connections, command lines, logs"
             ),
             scenario!(
                 Short,
@@ -255,6 +262,31 @@ async fn columns(f: &Fleet) -> Result<()> {
     Ok(())
 }
 
+async fn located(f: &Fleet) -> Result<()> {
+    let id = ((5u64 << 46) | (1 << 36) | 9).to_string();
+    let at = ["--cluster", &f.cluster, "--namespace", &f.ns, "-o", "json"];
+    let asked = [&["locate", "--id", id.as_str()], at.as_slice()].concat();
+    let told: serde_json::Value = serde_json::from_str(&f.world.tool(&asked).await?)?;
+    let map = f.map().await?;
+    let entry = map.entry(5)?;
+    let right = told["shard"] == 5
+        && told["database"] == "db00005"
+        && told["table"] == "pins"
+        && told["local"] == 9
+        && told["pair"] == PAIR
+        && told["active"]["host"] == entry.active.host;
+    ensure!(right, "locate says {told}");
+    let shown = f.world.tool(&[&["map", "show"], at.as_slice()].concat()).await?;
+    let shown: serde_json::Value = serde_json::from_str(&shown)?;
+    ensure!(shown["version"] == map.version, "map show says {shown}");
+    let closed = [&["locate", "--shard", "63"], at.as_slice()].concat();
+    ensure!(
+        f.world.tool(&closed).await.is_err(),
+        "a shard that is not open was located"
+    );
+    Ok(())
+}
+
 async fn told(f: &Fleet) -> Result<()> {
     for (kind, name) in [
         ("shardcluster", f.cluster.as_str()),
@@ -357,16 +389,27 @@ async fn passwords_hidden(f: &Fleet) -> Result<()> {
     let kinds = "shardclusters,mysqlpairs,shardranges,statefulsets,services,endpointslices,configmaps,pods,events,\
                  poddisruptionbudgets,networkpolicies,persistentvolumeclaims,controllerrevisions";
     let mut text = shell::kubectl(&["get", kinds, "-n", &f.ns, "-o", "json"]).await?;
-    for server in names::ORDINALS {
-        let mut s = f.server(PAIR, server).await?;
-        // What a process list or a status would show.
-        let shown: Vec<(Option<String>, Option<String>)> = s
-            .rows("SELECT USER, INFO FROM information_schema.PROCESSLIST")
-            .await
-            .unwrap_or_default();
+    for n in names::ORDINALS {
+        let mut server = f.server(PAIR, n).await?;
+        // What a list of connections shows.
+        let shown: Vec<(Option<String>, Option<String>)> = server
+            .rows("SELECT USER, INFO FROM performance_schema.processlist")
+            .await?;
         for column in shown.into_iter().flat_map(|(user, info)| [user, info]).flatten() {
             text.push_str(&column);
         }
+        let pod = names::pod(PAIR, n);
+        // What everybody on the node can read, and what ends up where logs are collected.
+        let all = "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f; done; true";
+        text.push_str(
+            &shell::kubectl(&["exec", "-n", &f.ns, &pod, "-c", "mysqld", "--", "sh", "-c", all]).await?,
+        );
+        text.push_str(&shell::kubectl(&["logs", "-n", &f.ns, &pod, "--all-containers"]).await?);
+    }
+    ensure!(text.contains("--defaults-file"), "no command line was seen");
+    for pod in f.world.operator_pods().await? {
+        let ns = f.world.settings.operator_namespace.as_str();
+        text.push_str(&shell::kubectl(&["logs", "-n", ns, &pod.name_any()]).await?);
     }
     for (what, password) in hidden {
         ensure!(!text.contains(&password), "{what} is shown outside of Secrets");

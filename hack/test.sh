@@ -39,7 +39,8 @@ fi
 e2e=$CARGO_TARGET_DIR/release/e2e
 if [ -n "$given" ]; then
   note "the cluster of KUBECONFIG=$given is used; scenarios that kill nodes are skipped by name"
-  step "build the end-to-end tests" cargo build --release --locked --package shardwright-e2e --bin e2e
+  step "build the tool and the end-to-end tests" cargo build --release --locked --package shardwright --bin shardwright \
+    --package shardwright-e2e --bin e2e
   step "end-to-end: $command" "$e2e" "$command" "${arguments[@]}"
   exit
 fi

@@ -43,10 +43,10 @@ No rule has a "*".
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
-# Only looked at, by name, to say why a server does not start. Never deleted: they are the data.
+# Looked at: to say why a server does not start, and which pairs once had data when the record is lost. Never deleted: they are the data.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get]
+  verbs: [get, list]
 # A namespace that is being deleted is not held up by our finalizers.
 - apiGroups: [""]
   resources: [namespaces]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(600);
 /// Shards that each side makes in one round of the comparison.
-const ROUND: i32 = 128;
+const ROUND: i32 = 512;
 /// Rounds, each with both sides; which one begins alternates.
 const ROUNDS: i32 = 2;
 

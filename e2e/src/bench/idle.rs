@@ -3,8 +3,11 @@
 use super::Figure;
 use crate::fleet::Fleet;
 use crate::testbed;
+use crate::wait::{self, Seen};
 use crate::world::World;
 use anyhow::{Result, anyhow};
+use kube::api::ListParams;
+use shardwright::api::MySQLPair;
 use std::time::Duration;
 
 const WATCHED: Duration = Duration::from_secs(60);
@@ -27,8 +30,24 @@ pub async fn resident(world: &World) -> Figure {
     }
 }
 
+/// A pair tells the databases that it holds when it looks next, up to ten seconds after the last was made: only then nothing is left to
+/// be told.
+async fn settled(f: &Fleet, shards: i32) -> Result<()> {
+    wait::until("the pairs to have told what they hold", wait::SOON, || async {
+        let pairs = f.api::<MySQLPair>().list(&ListParams::default()).await?;
+        let spans = pairs
+            .iter()
+            .filter_map(|p| p.status.as_ref()?.shards.as_ref())
+            .flatten();
+        let told: i32 = spans.map(|s| s.last - s.first + 1).sum();
+        Ok(Seen::when(told == shards, || format!("{told} of {shards}")))
+    })
+    .await
+    .map(drop)
+}
+
 /// Writes of the operator in a minute in which nothing happens, from the API server's audit log, but for Leases.
-pub async fn writes(f: &Fleet) -> Figure {
+pub async fn writes(f: &Fleet, shards: i32) -> Figure {
     let figure = |value, note| {
         Figure::at_most(
             "idle fleet, writes to the API in 60 s",
@@ -43,6 +62,7 @@ pub async fn writes(f: &Fleet) -> Figure {
     }
     let found = async {
         f.all_ready(crate::wait::SOON).await?;
+        settled(f, shards).await?;
         f.world.operator_writes(None, WATCHED).await
     };
     match found.await {

@@ -123,7 +123,7 @@ async fn measure(f: &Arc<Fleet>, options: &Options, figures: &mut Vec<Figure>) -
     };
     keep(fleet::bring_up(f, options.shards).await?);
     keep(idle::resident(&f.world).await);
-    keep(idle::writes(f).await);
+    keep(idle::writes(f, options.shards).await);
     for figure in push::latency(f, options.shards).await? {
         keep(figure);
     }

@@ -72,10 +72,6 @@ impl Error {
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_not_found)
     }
-    /// The API found the object invalid (422).
-    pub fn is_invalid(&self) -> bool {
-        self.status().is_some_and(kube::core::Status::is_invalid)
-    }
     /// The object is there already (409 AlreadyExists).
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_already_exists)

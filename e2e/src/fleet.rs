@@ -4,7 +4,7 @@ use crate::published::Map;
 use crate::server::{Login, Server};
 use crate::wait::{self, Seen};
 use crate::world::World;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy, ValidationDirective};
 use kube::core::NamespaceResourceScope;
@@ -15,7 +15,7 @@ use shardwright::api::{MySQLPair, ShardCluster, ShardRange, names};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the scenarios write as.
 const MANAGER: &str = "e2e";
@@ -441,6 +441,26 @@ impl Fleet {
         } else {
             bail!("{pair}: active is {active}, which is no Pod of it")
         }
+    }
+
+    /// The same as [`Self::versions`], once nothing of it has changed for `span`: Ready comes a moment before the last probe, endpoint
+    /// and count of what was just made are told.
+    ///
+    /// # Errors
+    /// When it does not come to rest within a minute, with what changed last.
+    pub async fn versions_at_rest(&self, span: Duration) -> Result<BTreeMap<String, String>> {
+        let mut last = (Instant::now(), self.versions().await?);
+        let begun = Instant::now();
+        while last.0.elapsed() < span {
+            tokio::time::sleep(wait::POLL).await;
+            let now = self.versions().await?;
+            if now != last.1 {
+                let changed: Vec<_> = now.iter().filter(|(k, v)| last.1.get(*k) != Some(v)).collect();
+                ensure!(begun.elapsed() < wait::SOON, "it does not come to rest; changed last: {changed:?}");
+                last = (Instant::now(), now);
+            }
+        }
+        Ok(last.1)
     }
 
     /// UID and resourceVersion of every object of the namespace but events, by kind and name.

@@ -190,7 +190,7 @@ async fn apply_again(f: &Fleet) -> Result<()> {
     ];
     shell::kubectl_with(&yaml, &args).await?;
     f.all_ready(wait::SOON).await?;
-    let before = f.versions().await?;
+    let before = f.versions_at_rest(Duration::from_secs(3)).await?;
     ensure!(
         before.len() >= 12,
         "too few objects to mean anything: {:?}",

@@ -5,7 +5,7 @@ use anyhow::Result;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
 use shardwright::api::mysql_pair::Reconciliation;
-use shardwright::api::mysql_template::{MysqlTemplate, Storage};
+use shardwright::api::mysql_template::{Durability, MysqlTemplate, Replacement, Storage};
 use shardwright::api::shard_cluster::{MappingTable, ObjectTable, Shards, Tables};
 use shardwright::api::shard_range::DeletionPolicy;
 use shardwright::api::{
@@ -55,6 +55,9 @@ pub fn cluster(fleet: &Fleet) -> ShardCluster {
                     size: Quantity("1Gi".into()),
                     class_name: settings.storage_class.clone(),
                 },
+                durability: Durability::default(),
+                acknowledgement_timeout_seconds: None,
+                replacement: Replacement::default(),
                 resources: None,
                 scheduling: None,
                 pod_labels: [].into(),
@@ -90,6 +93,7 @@ pub fn pair(fleet: &Fleet, name: &str) -> MySQLPair {
             cluster_ref: LocalRef::new(&fleet.cluster),
             mysql: None,
             reconciliation: Reconciliation::Enabled,
+            preferred_active: None,
         },
         status: None,
     }

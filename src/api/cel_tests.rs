@@ -165,16 +165,55 @@ fn cases() -> Vec<Case> {
         ("ShardCluster", "/spec/mysql/storage"),
         ("MySQLPair", "/spec/mysql/storage"),
     ];
+    let waits = |durability: Value| {
+        vec![
+            ("/spec/mysql/durability", durability),
+            ("/spec/mysql/acknowledgementTimeoutSeconds", json!(3)),
+        ]
+    };
+    let message =
+        "`acknowledgementTimeoutSeconds` may not be set with durability Strict: it waits without end";
+    all.extend([
+        created(
+            "ShardCluster",
+            message,
+            vec![waits(json!("Strict")), waits(Value::Null)],
+            vec![
+                waits(json!("Available")),
+                vec![("/spec/mysql/durability", json!("Strict"))],
+            ],
+        ),
+        created(
+            "MySQLPair",
+            message,
+            vec![vec![(
+                "/spec/mysql",
+                json!({ "durability": "Strict", "acknowledgementTimeoutSeconds": 3 }),
+            )]],
+            vec![
+                vec![(
+                    "/spec/mysql",
+                    json!({ "durability": "Available", "acknowledgementTimeoutSeconds": 3 }),
+                )],
+                vec![("/spec/mysql", json!({ "acknowledgementTimeoutSeconds": 3 }))],
+                vec![("/spec/mysql", json!({ "durability": "Strict" }))],
+            ],
+        ),
+    ]);
     for (kind, path) in storages {
         let storage = |s: Value| vec![(path, s)];
         let fast = json!({ "size": "1Gi", "className": "fast" });
         all.extend([
             changed(
                 kind,
-                "`size` is immutable",
+                "`size` may not shrink",
                 storage(json!({ "size": "1Gi" })),
-                vec![storage(json!({ "size": "2Gi" }))],
-                vec![storage(json!({ "size": "1Gi" }))],
+                ["1Mi", "1G", "1023Mi", "1073741823"]
+                    .map(|size| storage(json!({ "size": size })))
+                    .to_vec(),
+                ["1Gi", "1024Mi", "2Gi", "1.5Gi", "1073741824"]
+                    .map(|size| storage(json!({ "size": size })))
+                    .to_vec(),
             ),
             changed(
                 kind,

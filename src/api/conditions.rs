@@ -17,6 +17,11 @@ pub const ACCEPTED: &str = "Accepted";
 /// Every shard on record is covered by a ShardRange.
 pub const SHARDS_COVERED: &str = "ShardsCovered";
 
+/// Each commit on a pair is on two servers before it is acknowledged.
+pub const DURABLE: &str = "Durable";
+/// The volumes of a pair are as large as the spec says.
+pub const STORAGE_AS_SPECIFIED: &str = "StorageAsSpecified";
+
 /// The longest message that is written; Kubernetes allows 32 KiB, people read less.
 pub const MAX_MESSAGE: usize = 1024;
 

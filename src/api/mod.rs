@@ -19,7 +19,7 @@ mod samples_tests;
 #[cfg(test)]
 mod schema_tests;
 
-pub use mysql_pair::{MySQLPair, MySQLPairSpec, MySQLPairStatus};
+pub use mysql_pair::{MySQLPair, MySQLPairSpec, MySQLPairStatus, Place};
 pub use placement::{PlacedSpan, Placement, ShardSpan, SpanState};
 pub use shard_cluster::{ShardCluster, ShardClusterSpec, ShardClusterStatus};
 pub use shard_range::{ShardRange, ShardRangeSpec, ShardRangeStatus};

@@ -1,7 +1,7 @@
 //! MySQLPair: two servers that replicate from each other, one of which takes writes.
 
-use super::{LocalRef, ShardSpan, conditions, mysql_template::MysqlOverrides};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use super::{LocalRef, ShardSpan, conditions, mysql_template::MysqlOverrides, schemas};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,34 @@ pub struct MySQLPairSpec {
     /// Enabled: the operator acts on this pair. Paused: it changes nothing, neither children nor servers, and goes on reporting status.
     #[serde(default)]
     pub reconciliation: Reconciliation,
+    /// The server that should take the writes: A (`<pair>-0`) or B (`<pair>-1`). A *changed* value is one planned switchover, acted upon once,
+    /// while both servers are in sync (`status.observedPreferredActive`); it never undoes a failover. No wish when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schemas::place")]
+    pub preferred_active: Option<Place>,
+}
+
+/// One of the two servers of a pair: A (`<pair>-0`) or B (`<pair>-1`).
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+pub enum Place {
+    /// `<pair>-0`.
+    A,
+    /// `<pair>-1`.
+    B,
+}
+
+impl Place {
+    /// Its number in the StatefulSet.
+    pub fn ordinal(self) -> usize {
+        match self {
+            Self::A => 0,
+            Self::B => 1,
+        }
+    }
+    /// The place with this number.
+    pub fn of(ordinal: usize) -> Self {
+        if ordinal == 0 { Self::A } else { Self::B }
+    }
 }
 
 /// Whether the operator acts on an object.
@@ -81,6 +109,13 @@ pub struct MySQLPairStatus {
     #[serde(default)]
     #[schemars(length(max = 8))]
     pub in_sync_servers: String,
+    /// The value of `spec.preferredActive` that was acted upon last: another one there is a wish that is not yet carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schemas::place")]
+    pub observed_preferred_active: Option<Place>,
+    /// The last change of the active server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_change: Option<ActiveChange>,
     /// The two servers as last seen.
     #[serde(default)]
     #[schemars(length(max = 2))]
@@ -91,7 +126,7 @@ pub struct MySQLPairStatus {
     #[schemars(length(max = 2048))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub shards: Option<Vec<ShardSpan>>,
-    /// Conditions: Ready, Reconciling, Stalled.
+    /// Conditions: Ready, Reconciling, Stalled, Durable, StorageAsSpecified.
     #[serde(default)]
     #[schemars(schema_with = "conditions::schema")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -144,4 +179,70 @@ pub enum Role {
     Active,
     /// Follows.
     Passive,
+}
+
+/// A change of the active server: what for, and where the time went.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ActiveChange {
+    /// Failover, Switchover or AcceptedLoss.
+    pub kind: ChangeKind,
+    /// What made it necessary, in one CamelCase word, such as `ActiveUnreachable` or `PreferredActive`.
+    #[schemars(length(min = 1, max = 64))]
+    pub cause: String,
+    /// Pod that was active; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub from: Option<String>,
+    /// Pod that became active.
+    #[schemars(length(min = 1, max = 63))]
+    pub to: String,
+    /// The epoch that the change was recorded with.
+    #[schemars(range(min = 0))]
+    pub epoch: i64,
+    /// When the cause was first seen.
+    pub start_time: MicroTime,
+    /// When the new active server was opened for writes; absent while it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_time: Option<MicroTime>,
+    /// What was done, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub steps: Vec<ChangeStep>,
+}
+
+/// Why the active server changed: Failover (it was lost), Switchover (it was planned; no outcome of a statement is unknown), AcceptedLoss
+/// (a person gave up what only the lost server had).
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
+pub enum ChangeKind {
+    /// It was lost.
+    Failover,
+    /// It was planned.
+    Switchover,
+    /// A person accepted the loss of data.
+    AcceptedLoss,
+}
+
+impl ChangeKind {
+    /// The word in status, events and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failover => "Failover",
+            Self::Switchover => "Switchover",
+            Self::AcceptedLoss => "AcceptedLoss",
+        }
+    }
+}
+
+/// One step of a change.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeStep {
+    /// What was done: `detected`, `closed`, `reached`, `recorded`, `received` (the receiver was stopped), `applied`, `opened`, `endpoint` (the Service leads there).
+    #[schemars(length(min = 1, max = 32))]
+    pub name: String,
+    /// How long it took, in milliseconds.
+    #[schemars(range(min = 0))]
+    pub duration_milliseconds: i64,
 }

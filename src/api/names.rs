@@ -10,6 +10,11 @@ pub const SEEDED_BY_LABEL: &str = "shardwright.dev/seeded-by";
 pub const MAP_LABEL: &str = "shardwright.dev/shard-map";
 /// Annotation on Pods: the hash of what the user specified for them. Only a change of it rolls a Pod (rule O2).
 pub const SPEC_HASH_ANNOTATION: &str = "shardwright.dev/spec-hash";
+/// Annotation on a MySQLPair: the epoch in which a person accepts that what only the lost server had is gone. It lets the operator go on
+/// once: the next epoch is another number.
+pub const ACCEPT_DATA_LOSS_ANNOTATION: &str = "shardwright.dev/accept-data-loss";
+/// Readiness gate of the Pods: `True` for the recorded active server and for members of `inSync`.
+pub const IN_SYNC_GATE: &str = "shardwright.dev/InSync";
 /// Finalizer on ShardRanges and MySQLPairs; a ShardCluster has none, its deletion waits for nothing.
 pub const FINALIZER: &str = "shardwright.dev/cleanup";
 /// `app.kubernetes.io/managed-by` on every child.

@@ -76,6 +76,11 @@ pub fn object_ref(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "required": ["name"], "properties": { "name": name } })
 }
 
+/// A [`super::Place`], without a description of its own: an optional field would have it instead of its own one.
+pub fn place(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["A", "B"] })
+}
+
 /// References to Secrets.
 pub fn object_refs(generator: &mut SchemaGenerator) -> Schema {
     let mut item = object_ref(generator);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// 32 hexadecimal digits that differ when something differs that a running Pod would have to be replaced for.
 ///
 /// `template` is the cluster's with the pair's overrides laid over it, `config` its parsed `config`. The volume is not part
-/// of it: it cannot change.
+/// of it: it grows under the running server. Nor is what the operator sets in the running server.
 pub fn spec_hash(template: &MysqlTemplate, config: &UserConfig) -> String {
     let MysqlTemplate {
         image,
@@ -19,6 +19,9 @@ pub fn spec_hash(template: &MysqlTemplate, config: &UserConfig) -> String {
         // Hashed as `config`, so that order, comments and ways of writing do not count.
         config: _,
         storage: _,
+        durability: _,
+        acknowledgement_timeout_seconds: _,
+        replacement: _,
         resources,
         scheduling,
         pod_labels,
@@ -57,7 +60,7 @@ fn by_value(r: &ResourceRequirements) -> Value {
 mod tests {
     use super::*;
     use crate::api::LocalRef;
-    use crate::api::mysql_template::Scheduling;
+    use crate::api::mysql_template::{Durability, ReplacementMode, Scheduling};
     use k8s_openapi::api::core::v1::Toleration;
 
     fn template() -> MysqlTemplate {
@@ -97,7 +100,12 @@ mod tests {
     #[test]
     fn what_a_running_pod_would_not_notice_does_not_count() {
         assert!(!changed(|t| t.storage.size.0 = "10240Mi".into()));
+        assert!(!changed(|t| t.storage.size.0 = "20Gi".into()));
         assert!(!changed(|t| t.storage.class_name = Some("fast".into())));
+        assert!(!changed(|t| t.durability = Durability::Available));
+        assert!(!changed(|t| t.acknowledgement_timeout_seconds = Some(3)));
+        assert!(!changed(|t| t.replacement.mode = ReplacementMode::Manual));
+        assert!(!changed(|t| t.replacement.after_seconds = 60));
         assert!(!changed(|t| {
             t.config =
                 Some("# tuned\n[mysqld]\nSORT-BUFFER-SIZE=1M\nmax_connections=1\nmax_connections=200".into());

@@ -5,7 +5,7 @@ use crate::{
     api::{
         MySQLPair, MySQLPairStatus, PlacedSpan, ShardCluster, SpanState,
         mysql_pair::Reconciliation,
-        mysql_template::{MysqlTemplate, Storage},
+        mysql_template::{Durability, MysqlTemplate, Replacement, Storage},
         names,
     },
     core::{
@@ -196,6 +196,9 @@ fn placeholder(pair: &MySQLPair) -> PairContext {
                 size: Quantity::default(),
                 class_name: None,
             },
+            durability: Durability::default(),
+            acknowledgement_timeout_seconds: None,
+            replacement: Replacement::default(),
             resources: None,
             scheduling: None,
             pod_labels: BTreeMap::new(),

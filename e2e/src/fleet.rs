@@ -398,12 +398,18 @@ impl Fleet {
     /// # Errors
     /// When it cannot be reached.
     pub async fn server(&self, pair: &str, ordinal: usize) -> Result<Server> {
+        self.operator_login(pair, ordinal).await?.connect().await
+    }
+
+    /// How one server is asked with the operator's account.
+    ///
+    /// # Errors
+    /// When its Pod has no address, or the Secret cannot be read.
+    pub async fn operator_login(&self, pair: &str, ordinal: usize) -> Result<Login> {
         let secret = names::credentials_secret(&self.cluster);
         let password = self.secret(&secret, "operator-password").await?;
         let ca = self.secret(&secret, "ca.crt").await?;
         self.login(pair, ordinal, "shardwright_operator", &password, &ca)
-            .await?
-            .connect()
             .await
     }
 
@@ -456,7 +462,10 @@ impl Fleet {
             let now = self.versions().await?;
             if now != last.1 {
                 let changed: Vec<_> = now.iter().filter(|(k, v)| last.1.get(*k) != Some(v)).collect();
-                ensure!(begun.elapsed() < wait::SOON, "it does not come to rest; changed last: {changed:?}");
+                ensure!(
+                    begun.elapsed() < wait::SOON,
+                    "it does not come to rest; changed last: {changed:?}"
+                );
                 last = (Instant::now(), now);
             }
         }

@@ -126,9 +126,17 @@ impl Fleet {
     /// # Errors
     /// When it is not so in time.
     pub async fn healthy(&self, pair: &str) -> Result<()> {
+        self.healthy_within(pair, wait::REPAIR).await
+    }
+
+    /// As [`Self::healthy`], with another limit.
+    ///
+    /// # Errors
+    /// When it is not so in time.
+    pub async fn healthy_within(&self, pair: &str, limit: std::time::Duration) -> Result<()> {
         wait::until(
             &format!("{pair} to be healthy by its servers' own word"),
-            wait::REPAIR,
+            limit,
             || async {
                 let active = self.active(pair).await?;
                 let (mut a, mut b) = (

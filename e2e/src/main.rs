@@ -5,6 +5,7 @@
     reason = "a command for a terminal"
 )]
 
+mod acknowledge;
 mod audit;
 mod bench;
 mod blueprint;

@@ -1,24 +1,28 @@
 //! What must hold all the time, watched from outside for as long as a scenario runs.
 //!
-//! - Rule P1: each server is asked every 100 ms whether it takes writes. In this version the active server never changes, so a pair of
-//!   which two servers were ever seen writable is broken.
+//! - Rule P1: each server is asked every 100 ms whether it can acknowledge a write ([`crate::acknowledge`]); never can two of a pair.
 //! - The published map: its version never falls, and no shard that was in it is ever missing.
 
+use crate::acknowledge::{self, Answers, Sample, Stand};
 use crate::fleet::Fleet;
 use crate::published::Map;
-use crate::server::Server;
+use crate::server::{Login, Server};
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use shardwright::api::names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_millis(100);
 const LOOK_FOR_PODS: Duration = Duration::from_secs(1);
+/// Changes and faults that are kept.
+const MOST: usize = 20_000;
+const MOST_FAULTS: usize = 5;
 
 /// What was seen so far.
 #[derive(Clone, Default)]
@@ -26,8 +30,12 @@ pub struct Sights(Arc<Mutex<Record>>);
 
 #[derive(Default)]
 struct Record {
-    /// By pair: Pods that were seen writable, with their server_uuid.
-    writable: BTreeMap<String, BTreeSet<String>>,
+    /// By pair: what its servers said last.
+    answers: BTreeMap<String, Answers>,
+    /// What was wrong with rule P1.
+    faults: Vec<String>,
+    /// How what servers say of themselves changed, in order.
+    changes: Vec<Change>,
     /// By name: the highest version of a map and the shards that were in it.
     maps: BTreeMap<String, (i64, BTreeSet<i32>)>,
     /// What was wrong with a map.
@@ -36,6 +44,40 @@ struct Record {
     maps_suspended: bool,
     /// Answers of servers.
     samples: u64,
+}
+
+/// A server said something else than before.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When.
+    pub at: Timestamp,
+    /// Pod.
+    pub pod: String,
+    /// Its words.
+    pub stand: Stand,
+    /// Whether it can acknowledge, by what the other one said last.
+    pub acknowledges: bool,
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = |yes, word| if yes { word } else { "" };
+        write!(
+            f,
+            "{} {} {}{}{}{} uuid {}",
+            self.at,
+            self.pod,
+            if self.stand.open { "open" } else { "closed" },
+            word(self.stand.waits, ", waits for acknowledgements"),
+            word(self.acknowledges, ", CAN ACKNOWLEDGE"),
+            self.stand
+                .acknowledges
+                .as_ref()
+                .map(|u| format!(", acknowledges to {u}"))
+                .unwrap_or_default(),
+            self.stand.uuid,
+        )
+    }
 }
 
 impl Sights {
@@ -51,10 +93,8 @@ impl Sights {
         let Some(record) = self.lock() else {
             bail!("the sampler died")
         };
-        for (pair, servers) in &record.writable {
-            if servers.len() > 1 {
-                bail!("P1 is broken: of {pair} more than one server was seen writable: {servers:?}");
-            }
+        if !record.faults.is_empty() {
+            bail!("P1 is broken: {}", record.faults.join("; "));
         }
         if !record.map_faults.is_empty() {
             bail!("the map: {}", record.map_faults.join("; "));
@@ -62,10 +102,15 @@ impl Sights {
         Ok(record.samples)
     }
 
-    /// Forgets which servers were seen writable and which maps: for scenarios that make a fleet anew.
+    /// How what servers say of themselves changed, in order.
+    pub fn changes(&self) -> Vec<Change> {
+        self.lock().map(|r| r.changes.clone()).unwrap_or_default()
+    }
+
+    /// Forgets what servers said and which maps there were: for scenarios that make a fleet anew.
     pub fn forget(&self) {
         if let Some(mut r) = self.lock() {
-            r.writable.clear();
+            r.answers.clear();
             r.maps.clear();
         }
     }
@@ -107,12 +152,32 @@ impl Sights {
         }
     }
 
-    fn saw_server(&self, pair: &str, ordinal: usize, writable: bool, uuid: &str) {
+    fn saw_server(&self, pair: &str, ordinal: usize, sample: Sample) {
         let Some(mut r) = self.lock() else { return };
         r.samples += 1;
-        if writable {
-            let who = format!("{} ({uuid})", names::pod(pair, ordinal));
-            r.writable.entry(pair.to_owned()).or_default().insert(who);
+        let stand = sample.stand.clone();
+        let answers = r.answers.entry(pair.to_owned()).or_default();
+        let before = answers.last(ordinal).cloned();
+        let can = match answers.last(1 - ordinal) {
+            Some(other) => acknowledge::can(&stand, other),
+            None => stand.open && !stand.waits,
+        };
+        let fault = answers.add(ordinal, sample);
+        if before.as_ref() != Some(&stand) && r.changes.len() < MOST {
+            r.changes.push(Change {
+                at: Timestamp::now(),
+                pod: names::pod(pair, ordinal),
+                stand,
+                acknowledges: can,
+            });
+        }
+        if let Some(fault) = fault
+            && r.faults.len() < MOST_FAULTS
+        {
+            let at = Timestamp::now();
+            r.faults.push(format!(
+                "of {pair} two servers could acknowledge at {at}: {fault}"
+            ));
         }
     }
 }
@@ -187,19 +252,34 @@ impl Drop for Task {
 }
 
 async fn watch_server(fleet: Arc<Fleet>, pair: String, ordinal: usize) {
+    let mut login: Option<Login> = None;
     let mut open: Option<Server> = None;
     loop {
         tokio::time::sleep(if open.is_some() { EVERY } else { EVERY * 3 }).await;
-        let server = match open.as_mut() {
-            Some(server) => server,
-            // Refused while mysqld starts, or before there are credentials.
-            None => match fleet.server(&pair, ordinal).await {
-                Ok(server) => open.insert(server),
-                Err(_) => continue,
-            },
+        let server = if let Some(server) = open.as_mut() {
+            server
+        } else {
+            // Refused while mysqld starts, or before there are credentials. What is known serves while the API does not answer.
+            if let Ok(now) = fleet.operator_login(&pair, ordinal).await {
+                login = Some(now);
+            }
+            let Some(known) = &login else { continue };
+            let Ok(server) = known.connect().await else {
+                continue;
+            };
+            open.insert(server)
         };
-        match server.vitals().await {
-            Ok(v) => fleet.sights.saw_server(&pair, ordinal, !v.read_only, &v.uuid),
+        let asked = Instant::now();
+        match server.stand().await {
+            Ok(stand) => {
+                let answered = Instant::now();
+                let sample = Sample {
+                    asked,
+                    answered,
+                    stand,
+                };
+                fleet.sights.saw_server(&pair, ordinal, sample);
+            }
             Err(_) => open = None,
         }
     }
@@ -217,15 +297,33 @@ mod tests {
     }
 
     #[test]
-    fn two_writable_servers_are_told() {
+    fn two_servers_that_can_acknowledge_are_told() {
         let s = Sights::default();
-        s.saw_server("p", 0, true, "a");
-        s.saw_server("p", 1, false, "b");
+        let mut now = Instant::now();
+        let mut says = |ordinal: usize, open| {
+            let asked = now;
+            now += EVERY;
+            let stand = Stand {
+                uuid: ordinal.to_string(),
+                open,
+                waits: false,
+                acknowledges: None,
+            };
+            let sample = Sample {
+                asked,
+                answered: now,
+                stand,
+            };
+            s.saw_server("p", ordinal, sample);
+        };
+        says(0, true);
+        says(1, false);
+        says(0, true);
         s.verdict().unwrap();
-        s.saw_server("p", 1, true, "b");
+        assert_eq!(s.changes().len(), 2);
+        says(1, true);
+        says(0, true);
         s.verdict().unwrap_err();
-        s.forget();
-        s.verdict().unwrap();
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Asking one mysqld: over TLS, verified, every await with a deadline.
 
+use crate::acknowledge::Stand;
 use anyhow::{Context as _, Result, anyhow};
 use mysql_async::{Conn, OptsBuilder, Row, SslOpts, prelude::FromRow, prelude::Queryable};
 use std::time::Duration;
@@ -137,6 +138,28 @@ impl Server {
             super_read_only: super_read_only != 0,
             uuid,
             gtid: gtid.replace('\n', ""),
+        })
+    }
+
+    /// Whether it takes writes, and who waits for whom.
+    ///
+    /// # Errors
+    /// What the server answered.
+    pub async fn stand(&mut self) -> Result<Stand> {
+        let (uuid, read_only, waits, acknowledges): (String, u8, Option<u8>, Option<String>) = self
+            .one(
+                "SELECT @@GLOBAL.server_uuid, @@GLOBAL.read_only, (SELECT VARIABLE_VALUE = 'ON' FROM performance_schema.global_status \
+                 WHERE VARIABLE_NAME = 'Rpl_semi_sync_source_status'), (SELECT SOURCE_UUID FROM \
+                 performance_schema.replication_connection_status JOIN performance_schema.global_status ON \
+                 VARIABLE_NAME = 'Rpl_semi_sync_replica_status' AND VARIABLE_VALUE = 'ON' \
+                 WHERE CHANNEL_NAME = '' AND SERVICE_STATE = 'ON')",
+            )
+            .await?;
+        Ok(Stand {
+            uuid,
+            open: read_only == 0,
+            waits: waits == Some(1),
+            acknowledges: acknowledges.filter(|u| !u.is_empty()),
         })
     }
 

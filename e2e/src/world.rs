@@ -3,9 +3,10 @@
 use crate::reach::Forwards;
 use crate::settings::Settings;
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -104,6 +105,20 @@ impl World {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.settings.operator_namespace);
         let selector = "app.kubernetes.io/name=shardwright,app.kubernetes.io/component=operator";
         Ok(api.list(&ListParams::default().labels(selector)).await?.items)
+    }
+
+    /// The operator's Pod that leads, by the Lease.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub async fn leader(&self) -> Result<Option<Pod>> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.settings.operator_namespace);
+        let lease = leases.get(Settings::RELEASE).await?;
+        let holder = lease.spec.and_then(|s| s.holder_identity).unwrap_or_default();
+        let pods = self.operator_pods().await?;
+        Ok(pods
+            .into_iter()
+            .find(|p| !holder.is_empty() && holder.contains(&p.name_any())))
     }
 
     /// `address:port` of the HTTP server of each operator that is ready, as it is reached from here.

@@ -24,12 +24,14 @@ api_ready() {
     until curl -sk --max-time 2 https://10.250.0.1:6443/readyz 2> /dev/null | grep -q '^ok$'; do sleep 0.2; done
 }
 
-# daemon NAME COMMAND... keeps a program running, as a machine's init does, with its output in the log of that name.
+# daemon NAME COMMAND... keeps a program running, as a machine's init does, with its output in the log of that name. The
+# file hold/NAME keeps it from being started again for as long as it is there.
 daemon() {
     local name=$1
     shift
     (
         while :; do
+            while [ -e "$STATE/hold/$name" ]; do sleep 0.1; done
             code=0
             "$@" >> "$LOG/$name" 2>&1 || code=$?
             echo "--- $name ended with $code; starting it again" >> "$LOG/$name"

@@ -46,17 +46,18 @@ network_connect() {
 # network_cut takes a box's cable out.
 network_cut() { box_net router ip link set "to-$1" down 2> /dev/null || true; }
 
-# network_partition drops what passes between a node and others, both ways. WHAT: api, nodes, both, all.
+# network_partition drops what passes between a node and others, both ways. WHAT: api, nodes, node-M, both, all.
 network_partition() {
     local node=$1 what=$2 port rules=''
     port="to-$node"
     case $what in
+        node-*) rules="iifname $port oifname to-$what drop; iifname to-$what oifname $port drop;" ;;
         api) rules="iifname $port oifname to-control drop; iifname to-control oifname $port drop;" ;;
         nodes) rules="iifname $port oifname \"to-node-*\" drop; iifname \"to-node-*\" oifname $port drop;" ;;
         both)
             rules="iifname $port oifname != to-client drop; iifname != to-client oifname $port drop;" ;;
         all) rules="iifname $port drop; oifname $port drop;" ;;
-        *) die "partition from what? api, nodes, both or all" ;;
+        *) die "partition from what? api, nodes, node-M, both or all" ;;
     esac
     network_heal "$node"
     box_net router nft -f - <<NFT

@@ -77,6 +77,7 @@ node_command() {
             ;;
         partition)
             box_pid "node-$n" > /dev/null || die "node-$n does not run"
+            [[ ${3:-} != node-* ]] || node_known "${3#node-}"
             network_partition "node-$n" "${3:-both}"
             say "node-$n cut off: ${3:-both} ($(since "$started") s)"
             ;;

@@ -4,12 +4,10 @@ use crate::blueprint::{self as bp, PAIR, RANGE};
 use crate::dice::Dice;
 use crate::fleet::Fleet;
 use crate::scenario::{Fixture, Group};
-use crate::settings::Settings;
 use crate::testbed;
 use crate::wait::{self, BRING_UP, REPAIR, SOON, Seen};
 use crate::{scenario, shared};
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
@@ -111,23 +109,9 @@ async fn gitops(f: &Fleet) -> Result<()> {
     f.intact().await
 }
 
-fn leases(f: &Fleet) -> Api<Lease> {
-    Api::namespaced(f.world.client.clone(), &f.world.settings.operator_namespace)
-}
-
-/// The Pod that leads, by the Lease.
-async fn leader(f: &Fleet) -> Result<Option<Pod>> {
-    let lease = leases(f).get(Settings::RELEASE).await?;
-    let holder = lease.spec.and_then(|s| s.holder_identity).unwrap_or_default();
-    let pods = f.world.operator_pods().await?;
-    Ok(pods
-        .into_iter()
-        .find(|p| !holder.is_empty() && holder.contains(&p.name_any())))
-}
-
 /// Kills the leader as hard as this cluster allows: its process by -9 in the test bed, else its Pod without grace.
 async fn kill_leader(f: &Fleet) -> Result<()> {
-    let Some(pod) = leader(f).await? else {
+    let Some(pod) = f.world.leader().await? else {
         return Ok(());
     };
     if f.world.settings.local {
@@ -183,7 +167,8 @@ async fn killed_20(f: &Fleet) -> Result<()> {
 async fn leader_lost(f: &Fleet) -> Result<()> {
     f.world.operator_ready().await?;
     let old = wait::until("a leader", SOON, || async {
-        Ok(leader(f)
+        Ok(f.world
+            .leader()
             .await?
             .map_or_else(|| Seen::NotYet("nobody leads".into()), Seen::Yes))
     })
@@ -200,7 +185,7 @@ async fn leader_lost(f: &Fleet) -> Result<()> {
     api.delete(&old.name_any(), &params).await?;
     let begun = Instant::now();
     let new = wait::until("another leader", SOON, || async {
-        Ok(match leader(f).await? {
+        Ok(match f.world.leader().await? {
             Some(p) if p.uid() != old.uid() => Seen::Yes(p),
             other => Seen::NotYet(format!("{:?}", other.map(|p| p.name_any()))),
         })

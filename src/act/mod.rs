@@ -9,5 +9,6 @@ pub mod pair;
 pub mod placement;
 pub mod publish;
 pub mod range;
+pub mod readiness;
 pub mod secrets;
 pub mod tls;

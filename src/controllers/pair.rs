@@ -263,7 +263,7 @@ async fn pass(pair: &MySQLPair, shared: &Shared) -> Result<Action, Error> {
     let led = if decision.children == Children::Leave {
         Ok(())
     } else {
-        slices(client, &found, &observed).await
+        lead(client, &found, &observed, now).await
     };
     let upon = written.as_ref().unwrap_or(&found.pair);
     report::pair::report(client, &shared.ctx.recorder, upon, &observed, &decision, now).await?;
@@ -372,6 +372,14 @@ fn track(shared: &Shared, found: &Found, following: bool, now: Timestamp) {
     } else {
         shared.adrift().entry(uid).or_insert(now);
     }
+}
+
+/// Services and the Pods' readiness follow the record.
+async fn lead(client: &Client, found: &Found, observed: &Observed, now: Timestamp) -> Result<(), Error> {
+    slices(client, found, observed).await?;
+    let record = observed.record.as_ref();
+    act::readiness::of_pair(client, names::MANAGER_PAIR, &found.pods, record, now).await?;
+    Ok(())
 }
 
 /// The EndpointSlices follow the record and the Pods. The active one leads to a server that is not known to be closed.

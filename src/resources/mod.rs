@@ -1,6 +1,7 @@
 //! PURE: the objects that the operator makes, as functions of a specification. No client, no clock, no chance.
 
 pub mod accounts_sql;
+pub mod client_cnf;
 pub mod compare;
 pub mod config_map;
 pub mod endpoint_slice;

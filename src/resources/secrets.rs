@@ -1,6 +1,7 @@
 //! The Secrets. Their builders take what is secret from the caller and put it nowhere else.
 
 use super::accounts_sql::{self, accounts_sql};
+use super::client_cnf::{self, client_cnf};
 use super::labels;
 use super::pair::PairContext;
 use crate::api::names;
@@ -39,10 +40,14 @@ pub fn cluster_credentials(namespace: &str, cluster: &str, credentials: &Credent
     secret(metadata, "Opaque", credentials.to_data())
 }
 
-/// `<pair>-mysql-credentials`, which nothing owns: the second copy, and the SQL that the servers run at each boot.
+/// `<pair>-mysql-credentials`, which nothing owns: the second copy, the SQL that the servers run at each boot, and the options of the
+/// client in the Pods.
 pub fn pair_credentials(ctx: &PairContext, credentials: &Credentials) -> Secret {
     let mut data = credentials.to_data();
-    data.extend([entry(accounts_sql::FILE, &accounts_sql(credentials))]);
+    data.extend([
+        entry(accounts_sql::FILE, &accounts_sql(credentials)),
+        entry(client_cnf::FILE, &client_cnf(credentials)),
+    ]);
     let metadata = ctx.unowned(names::pair_credentials_secret(&ctx.pair));
     secret(metadata, "Opaque", data)
 }

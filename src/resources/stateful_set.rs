@@ -1,6 +1,7 @@
 //! The StatefulSet of a pair: two servers on two nodes, replaced by nobody but the operator.
 
 use super::accounts_sql;
+use super::client_cnf;
 use super::config_map;
 use super::labels;
 use super::pair::PairContext;
@@ -16,9 +17,9 @@ use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMapProjection, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
     EnvVarSource, ExecAction, KeyToPath, Lifecycle, LifecycleHandler, LocalObjectReference,
     ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity,
-    PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource, SeccompProfile,
-    SecretProjection, SecurityContext, TCPSocketAction, Volume, VolumeMount, VolumeProjection,
-    VolumeResourceRequirements, WeightedPodAffinityTerm,
+    PodReadinessGate, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource,
+    SeccompProfile, SecretProjection, SecurityContext, TCPSocketAction, Volume, VolumeMount,
+    VolumeProjection, VolumeResourceRequirements, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -40,8 +41,8 @@ pub const INIT_CONTAINER: &str = "init";
 /// disk; a start that was interrupted begins anew. Without a binary log, so that it has no transactions of its own.
 const INIT_SCRIPT: &str = include_str!("init.sh");
 
-/// Lets the signal to end come only when mysqld listens for it.
-const PRE_STOP_SCRIPT: &str = include_str!("pre_stop.sh");
+/// Lets the signal to end come only when mysqld listens for it, and when another one takes the writes.
+const PRE_STOP_SCRIPT: &str = concat!(include_str!("pre_stop.sh"), include_str!("pre_stop_active.sh"));
 
 /// User and group of mysql in the stock image.
 const MYSQL_ID: i64 = 999;
@@ -114,6 +115,11 @@ fn pod_spec(ctx: &PairContext) -> PodSpec {
         init_containers: Some(vec![init(ctx)]),
         node_selector: (!node_selector.is_empty()).then_some(node_selector),
         priority_class_name,
+        // Set by the operator: True for the active server and for one that may become it. So a drain waits with the active one while
+        // there is no other that could take over.
+        readiness_gates: Some(vec![PodReadinessGate {
+            condition_type: names::IN_SYNC_GATE.to_owned(),
+        }]),
         security_context: Some(PodSecurityContext {
             fs_group: Some(MYSQL_ID),
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
@@ -126,7 +132,7 @@ fn pod_spec(ctx: &PairContext) -> PodSpec {
             }),
             ..PodSecurityContext::default()
         }),
-        // For a clean shutdown, which writes back what is only in memory.
+        // For handing over, 25 s at most, and for a clean shutdown, which writes back what is only in memory.
         termination_grace_period_seconds: Some(120),
         tolerations: non_empty(tolerations),
         volumes: Some(vec![config_volume(ctx), scratch("run"), scratch("tmp")]),
@@ -257,7 +263,8 @@ fn probe(period_seconds: i32, failure_threshold: i32) -> Probe {
     }
 }
 
-/// my.cnf, certificates and accounts as one volume. Of the Secret with the credentials only the file for the boot is in it.
+/// my.cnf, certificates and accounts as one volume. Of the Secret with the credentials only two files are in it: for the boot, and for the
+/// Pod's own client.
 fn config_volume(ctx: &PairContext) -> Volume {
     let as_is = |key: &str| KeyToPath {
         key: key.to_owned(),
@@ -297,6 +304,15 @@ fn config_volume(ctx: &PairContext) -> Volume {
                         name: names::pair_credentials_secret(&ctx.pair),
                         items: Some(vec![as_is(accounts_sql::FILE)]),
                         optional: None,
+                    }),
+                    ..VolumeProjection::default()
+                },
+                // Optional: a Pod starts without it where an earlier operator wrote the Secret anew, and is not waited for when it ends.
+                VolumeProjection {
+                    secret: Some(SecretProjection {
+                        name: names::pair_credentials_secret(&ctx.pair),
+                        items: Some(vec![as_is(client_cnf::FILE)]),
+                        optional: Some(true),
                     }),
                     ..VolumeProjection::default()
                 },

@@ -39,14 +39,20 @@ No rule has a "*".
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create, patch]
-# `delete` rolls a server after its spec has changed, the passive one first.
+# `delete` rolls a server after its spec has changed, the passive one first; and lets go of one whose node is gone.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
-# Looked at: to say why a server does not start, and which pairs once had data when the record is lost. Never deleted: they are the data.
+# The readiness gate shardwright.dev/InSync.
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+# Looked at: to say why a server does not start, and which pairs once had data when the record is lost. `patch` lets a volume grow. `delete`
+# is for one case: a passive server that is no member of the record, on a node or a volume that is gone for longer than
+# `replacement.afterSeconds`; its volume is kept.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list]
+  verbs: [get, list, patch, delete]
 # A namespace that is being deleted is not held up by our finalizers.
 - apiGroups: [""]
   resources: [namespaces]

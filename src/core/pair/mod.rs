@@ -1,6 +1,7 @@
 //! The MySQLPair: what was seen of it, which state that is, and what is done about it. `docs/failover.md` has the table.
 
 mod decide;
+pub mod gate;
 pub mod observed;
 mod pods;
 pub mod reasons;

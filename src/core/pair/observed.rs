@@ -149,7 +149,7 @@ pub struct PodState {
     pub uid: String,
     /// Its address.
     pub ip: Option<String>,
-    /// Its readiness, as the kubelet sees it.
+    /// Its containers are ready, as the kubelet sees it. (Its own readiness follows the record: see [`super::gate`].)
     pub ready: bool,
     /// It is being deleted.
     pub deleting: bool,

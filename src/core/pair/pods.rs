@@ -32,7 +32,7 @@ pub fn pod_state(pod: &Pod, now: Timestamp) -> PodState {
         .and_then(|s| s.conditions.as_deref())
         .unwrap_or_default()
         .iter()
-        .any(|c| c.type_ == "Ready" && c.status == "True");
+        .any(|c| c.type_ == "ContainersReady" && c.status == "True");
     PodState {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         ip: status.and_then(|s| s.pod_ip.clone()).filter(|ip| !ip.is_empty()),
@@ -185,7 +185,7 @@ mod tests {
         let running = json!({ "running": { "startedAt": at(1).to_string() } });
         let status = json!({
             "podIP": "10.0.0.7",
-            "conditions": [{ "type": "Ready", "status": "True" }],
+            "conditions": [{ "type": "ContainersReady", "status": "True" }, { "type": "Ready", "status": "False" }],
             "containerStatuses": [container("mysqld", 0, &running, &json!({}))],
         });
         let p = seen(&status, 5);

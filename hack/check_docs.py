@@ -6,7 +6,7 @@ import re
 import sys
 
 PROBLEMS = []
-TYPES = {"Ready", "Reconciling", "Stalled", "Accepted", "ShardsCovered", "TablesDeclared"}
+TYPES = {"Ready", "Reconciling", "Stalled", "Accepted", "ShardsCovered", "TablesDeclared", "Durable", "StorageAsSpecified"}
 # CamelCase words in the places looked at that are no reasons: kinds.
 NO_REASONS = {"ShardCluster", "ShardRange", "MySQLPair", "ConfigMap"}
 ROOMS = ["core", "observe", "act", "report", "controllers"]

@@ -5,10 +5,14 @@ pub mod children;
 pub mod cluster;
 pub mod credentials;
 pub mod databases;
+#[cfg(test)]
+mod mock;
 pub mod pair;
 pub mod placement;
 pub mod publish;
 pub mod range;
 pub mod readiness;
+pub mod replace;
 pub mod secrets;
+pub mod storage;
 pub mod tls;

@@ -74,3 +74,22 @@ No rule has a "*".
   resources: [events]
   verbs: [create, patch]
 {{- end -}}
+
+{{/*
+What belongs to no namespace. A Role can't grant it: with `watchNamespaces` the operator does without (docs/operations.md says what that
+means).
+*/}}
+{{- define "shardwright.clusterRules" -}}
+# Whether a server's node is gone.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
+# The volume of a server that is replaced is kept: its reclaim policy becomes `Retain` before its claim is deleted.
+- apiGroups: [""]
+  resources: [persistentvolumes]
+  verbs: [get, patch]
+# Whether claims may grow.
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses]
+  verbs: [get]
+{{- end -}}

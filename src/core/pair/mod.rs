@@ -8,6 +8,7 @@ pub mod reasons;
 mod roll;
 mod state;
 mod status;
+pub mod storage;
 mod verdict;
 
 #[cfg(test)]

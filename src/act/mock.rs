@@ -21,11 +21,11 @@ impl Api {
     /// One that expects these requests, and no others.
     pub fn new<const N: usize>(expected: [Expected; N]) -> Self {
         let (service, mut handle) = tower_test::mock::pair::<Request, Response>();
-        let sent = Arc::new(Mutex::new(vec![]));
-        let taken = sent.clone();
+        let bodies = Arc::new(Mutex::new(vec![]));
+        let taken = bodies.clone();
         tokio::spawn(async move {
             for (request, status, answer) in expected {
-                let Some((asked, send)) = handle.next_request().await else {
+                let Some((asked, answering)) = handle.next_request().await else {
                     return;
                 };
                 assert_eq!(format!("{} {}", asked.method(), asked.uri().path()), request);
@@ -34,13 +34,13 @@ impl Api {
                 taken.lock().unwrap_or_else(PoisonError::into_inner).push(body);
                 let answer = serde_json::to_vec(&answer).unwrap();
                 let answer = http::Response::builder().status(status).body(Body::from(answer));
-                send.send_response(answer.unwrap());
+                answering.send_response(answer.unwrap());
             }
         });
         Self {
             client: Client::new(service, "default"),
             expected: N,
-            sent,
+            sent: bodies,
         }
     }
     /// A client of it.

@@ -5,6 +5,7 @@ pub mod children;
 pub mod cluster;
 pub mod credentials;
 pub mod databases;
+pub mod errant;
 #[cfg(test)]
 mod mock;
 pub mod pair;

@@ -4,6 +4,8 @@
 pub const CLUSTER_LABEL: &str = "shardwright.dev/cluster";
 /// Label on every child of a pair: the MySQLPair it belongs to.
 pub const PAIR_LABEL: &str = "shardwright.dev/pair";
+/// Label on Secrets with errant transactions: the epoch of the pair in which they were saved.
+pub const ERRANT_LABEL: &str = "shardwright.dev/errant-epoch";
 /// Label on pairs and ranges that a `layout` seeded: the UID of the ShardCluster that did.
 pub const SEEDED_BY_LABEL: &str = "shardwright.dev/seeded-by";
 /// Label on a shard map's ConfigMap: the ShardCluster it is the map of. The map server watches by it.
@@ -77,6 +79,13 @@ pub fn pair_credentials_secret(pair: &str) -> String {
 /// Secret with the passwords and the certificate authority of a cluster. Never owned: it outlives the cluster as the volumes do.
 pub fn credentials_secret(cluster: &str) -> String {
     format!("{cluster}-credentials")
+}
+/// Secret with errant transactions that were saved in this epoch of a pair, the `part`-th of them, from 1. Never owned.
+pub fn errant_secret(pair: &str, epoch: i64, part: usize) -> String {
+    match part {
+        0 | 1 => format!("{pair}-errant-{epoch}"),
+        n => format!("{pair}-errant-{epoch}-{n}"),
+    }
 }
 /// Secret for applications: user name, password and the certificate to trust.
 pub fn app_secret(cluster: &str) -> String {

@@ -109,11 +109,24 @@ impl GtidSet {
                 .collect(),
         )
     }
+    /// The set in parts of one origin each, ascending.
+    pub fn by_origin(&self) -> impl Iterator<Item = Self> + '_ {
+        self.0
+            .iter()
+            .map(|(o, r)| Self(BTreeMap::from([(o.clone(), r.clone())])))
+    }
     /// Servers that committed a transaction of this set first, ascending.
     pub fn servers(&self) -> Vec<Uuid> {
         let mut servers: Vec<_> = self.0.keys().map(|o| o.server).collect();
         servers.dedup();
         servers
+    }
+}
+
+impl From<Gtid> for GtidSet {
+    fn from(gtid: Gtid) -> Self {
+        let runs = std::iter::once((gtid.number, gtid.number)).collect();
+        Self(BTreeMap::from([(gtid.origin, runs)]))
     }
 }
 
@@ -307,12 +320,16 @@ mod tests {
             set(&format!("{B}:1-3"))
         );
         assert_eq!(old.servers().len(), 2);
+        let parts: Vec<_> = old.by_origin().map(|s| s.to_string()).collect();
+        assert_eq!(parts, [format!("{A}:1-10"), format!("{B}:1-3")]);
     }
 
     #[test]
     fn one_transaction_is_read_alone() {
         for text in [format!("{A}:5"), format!("{A}:tag:5")] {
-            assert_eq!(text.parse::<Gtid>().unwrap().to_string(), text);
+            let gtid: Gtid = text.parse().unwrap();
+            assert_eq!(gtid.to_string(), text);
+            assert_eq!(GtidSet::from(gtid), set(&text));
         }
         assert!(format!("{A}:5-6").parse::<Gtid>().is_err() && "".parse::<Gtid>().is_err());
     }

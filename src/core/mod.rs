@@ -5,6 +5,7 @@ pub mod claims;
 pub mod cluster;
 pub mod credentials;
 pub mod databases;
+pub mod errant;
 pub mod gtid;
 pub mod id;
 pub mod key_hash;

@@ -1,6 +1,7 @@
 //! Everything that is asked of a MySQL server: connections, and every statement that the operator sends.
 
 pub mod accounts;
+pub mod binlog;
 pub mod clone;
 pub mod conn;
 pub mod fence;

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod cluster;
+pub mod errant;
 pub mod pair;
 pub mod range;
 pub mod servers;

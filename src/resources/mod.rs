@@ -5,6 +5,7 @@ pub mod client_cnf;
 pub mod compare;
 pub mod config_map;
 pub mod endpoint_slice;
+pub mod errant;
 pub mod labels;
 pub mod layout;
 pub mod network_policy;

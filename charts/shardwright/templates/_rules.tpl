@@ -34,7 +34,7 @@ No rule has a "*".
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, update, patch, delete]
-# Passwords and certificates, by name. No list, no watch: other people's Secrets are not looked through. No delete:
+# Passwords, certificates and saved errant transactions, by name. No list, no watch: other people's Secrets are not looked through. No delete:
 # credentials outlive the cluster as its volumes do.
 - apiGroups: [""]
   resources: [secrets]

@@ -82,7 +82,8 @@ def main():
         expect(False, f"{page}: {word} is not in the code")
 
     page = pathlib.Path("docs/metrics.md")
-    names = set(re.findall(r'register(?:_with_unit)?\(\s*"(\w+)"', pathlib.Path("src/metrics.rs").read_text()))
+    counted = "".join(p.read_text() for p in pathlib.Path("src").glob("metrics*/**/*.rs")) + pathlib.Path("src/metrics.rs").read_text()
+    names = set(re.findall(r'register(?:_with_unit)?\(\s*"(\w+)"', counted))
     for name in sorted(names):
         expect(f"shardwright_{name}" in page.read_text(), f"{page}: shardwright_{name} is missing")
 

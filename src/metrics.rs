@@ -1,5 +1,9 @@
 //! Counters and gauges, served at `/metrics` in OpenMetrics form. See `docs/metrics.md`.
 
+pub mod pairs;
+
+pub use pairs::Pairs;
+
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -7,7 +11,7 @@ use prometheus_client::{
 };
 use std::time::Duration;
 
-/// Labels of a pass: no label holds a name of an object or the text of an error, their number is fixed.
+/// Labels of a pass, from fixed lists. Nowhere is the text of an error a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PassLabels {
     /// `cluster`, `range` or `pair`.
@@ -36,6 +40,8 @@ pub struct Metrics {
     pub maps_published: Counter,
     /// Clients that wait for a newer map.
     pub map_waiters: Gauge,
+    /// Of pairs.
+    pub pairs: Pairs,
 }
 
 impl Default for Metrics {
@@ -73,8 +79,10 @@ impl Default for Metrics {
             "Clients that wait for a newer map",
             map_waiters.clone(),
         );
+        let pairs = Pairs::new(&mut registry);
         Self {
             registry,
+            pairs,
             passes,
             seconds,
             leader,

@@ -55,6 +55,13 @@ def documented(path):
     return set(re.findall(r"^\| `(\w+)` \|", path.read_text(), flags=re.M))
 
 
+def stalled(page):
+    """Reasons in the tables below the headings "Stalled: what to do"."""
+    for section in re.split(r"^#+ ", page.read_text(), flags=re.M):
+        if section.startswith("Stalled: what to do"):
+            yield from re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
+
+
 def anchors(path):
     for line in path.read_text().splitlines():
         if m := re.match(r"#+ (.*)", line):
@@ -80,6 +87,12 @@ def main():
         expect(word in known, f"{page}: {word} (of {path}) is missing")
     for word in sorted(known - said.keys() - TYPES):
         expect(False, f"{page}: {word} is not in the code")
+
+    book = pathlib.Path("docs/runbook.md")
+    entries = set(re.findall(r"^### ([A-Z][A-Za-z]+)$", book.read_text(), flags=re.M))
+    reasons_ = set(stalled(page))
+    for word in sorted(reasons_ - entries):
+        expect(False, f"{book}: {word}, a reason of Stalled, is missing")
 
     page = pathlib.Path("docs/metrics.md")
     counted = "".join(p.read_text() for p in pathlib.Path("src").glob("metrics*/**/*.rs")) + pathlib.Path("src/metrics.rs").read_text()

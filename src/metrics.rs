@@ -82,13 +82,13 @@ impl Default for Metrics {
         let pairs = Pairs::new(&mut registry);
         Self {
             registry,
-            pairs,
             passes,
             seconds,
             leader,
             databases_created,
             maps_published,
             map_waiters,
+            pairs,
         }
     }
 }

@@ -271,6 +271,30 @@ fn cells(row: BinlogRow, layout: &Layout) -> Result<Vec<Cell>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mysql_common::binlog::{BinlogFile, consts::BinlogVersion};
+
+    /// A binary log of MySQL 9.7 with a column of each type, the kinds of changes, and transactions of each form.
+    const CHANGES: &[u8] = include_bytes!("testdata/changes.binlog");
+
+    #[test]
+    fn a_binary_log_of_a_real_server() {
+        let mut file = BinlogFile::new(BinlogVersion::Version4, CHANGES).unwrap();
+        let mut script = Script::new(crate::core::errant::LIMIT, true);
+        while let Some(next) = file.next() {
+            let next = next.unwrap();
+            event(&mut script, &next, |id| file.reader().get_tme(id));
+        }
+        script.end();
+        let saved = script.finish();
+        insta::assert_snapshot!(saved.text);
+        // The one with TIME(2).
+        assert_eq!(saved.by_name.count(), 1);
+        assert_eq!(
+            saved.why,
+            ["a row of t2: t: a TIME with one or two decimals is not understood"]
+        );
+        assert_eq!(saved.complete.count(), 18);
+    }
 
     #[test]
     fn the_end_of_an_xa_transaction() {

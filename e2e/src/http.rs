@@ -34,8 +34,24 @@ pub async fn get(address: &str, path: &str, limit: Duration) -> Result<Answer> {
         .with_context(|| format!("http://{address}{path}"))
 }
 
+/// As [`get`], with a limit of its own for the connection: a dead address says nothing.
+///
+/// # Errors
+/// When there is no connection within `connect`, or no whole answer within `limit`.
+pub async fn get_soon(address: &str, path: &str, connect: Duration, limit: Duration) -> Result<Answer> {
+    let stream = tokio::time::timeout(connect, TcpStream::connect(address))
+        .await
+        .with_context(|| format!("http://{address}: no connection within {connect:?}"))??;
+    tokio::time::timeout(limit, ask(stream, address, path))
+        .await
+        .with_context(|| format!("http://{address}{path}: no answer within {limit:?}"))?
+}
+
 async fn exchange(address: &str, path: &str) -> Result<Answer> {
-    let mut stream = TcpStream::connect(address).await?;
+    ask(TcpStream::connect(address).await?, address, path).await
+}
+
+async fn ask(mut stream: TcpStream, address: &str, path: &str) -> Result<Answer> {
     stream.set_nodelay(true)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

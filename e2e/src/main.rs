@@ -29,6 +29,7 @@ mod shell;
 mod testbed;
 mod wait;
 mod world;
+mod writer;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};

@@ -55,6 +55,8 @@ enum Command {
     Run(runner::Options),
     /// Measure the figures that the project wants to reach.
     Bench(bench::Options),
+    /// Measure how long nothing can be written when the active server is lost or changed.
+    BenchFailover(bench::failover::Options),
     /// Write an object through the published map as an application would, and read it back.
     DemoWrite(demo::Options),
     /// Wait until every cluster, pair and range of a namespace is Ready, and show how far they are.
@@ -86,18 +88,22 @@ async fn start() -> Result<()> {
             Ok(())
         }
         Command::Run(options) => run(cli.settings, options).await,
-        Command::Bench(options) => measure(cli.settings, &options).await,
+        Command::Bench(options) => bench::run(&installed(cli.settings).await?, &options).await,
+        Command::BenchFailover(options) => {
+            bench::failover::run(&installed(cli.settings).await?, &options).await
+        }
         Command::DemoWrite(options) => demo::write(&World::connect(cli.settings).await?, &options).await,
         Command::WaitReady(options) => demo::wait_ready(&World::connect(cli.settings).await?, &options).await,
     }
 }
 
-async fn measure(settings: settings::Settings, options: &bench::Options) -> Result<()> {
+/// The world with the operator in it.
+async fn installed(settings: settings::Settings) -> Result<World> {
     let world = World::connect(settings).await?;
     if !world.settings.no_install {
         world.install(&world.settings.operator_image, &[]).await?;
     }
-    bench::run(&world, options).await
+    Ok(world)
 }
 
 fn list() {

@@ -2,6 +2,7 @@
 //! stands in the table as missed.
 
 mod decode;
+pub mod failover;
 mod fleet;
 mod idle;
 mod push;

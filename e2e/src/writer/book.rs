@@ -153,7 +153,11 @@ impl Book {
                 }
             }
         });
-        let twice: Vec<_> = found.iter().filter(|(_, n)| **n > 1).map(|(row, _)| row).collect();
+        let twice: Vec<_> = found
+            .iter()
+            .filter(|(_, n)| **n > 1)
+            .map(|(row, _)| row)
+            .collect();
         ensure!(
             lost.is_empty(),
             "{}: acknowledged and lost: {} rows: {:?}",

@@ -94,6 +94,9 @@ impl Fleet {
 pub fn cluster_ip(service: &Service) -> Result<String> {
     let ip = service.spec.as_ref().and_then(|s| s.cluster_ip.clone());
     let ip = ip.unwrap_or_default();
-    ensure!(!ip.is_empty() && ip != "None", "the Service has no address of its own");
+    ensure!(
+        !ip.is_empty() && ip != "None",
+        "the Service has no address of its own"
+    );
     Ok(ip)
 }

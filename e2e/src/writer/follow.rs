@@ -54,7 +54,9 @@ impl Follower {
     /// When the first map that names `host` as active came in after `since`.
     pub fn named(&self, host: &str, since: Instant) -> Option<Instant> {
         let told = self.told.borrow();
-        told.iter().find(|t| t.at >= since && t.host == host).map(|t| t.at)
+        told.iter()
+            .find(|t| t.at >= since && t.host == host)
+            .map(|t| t.at)
     }
 
     /// Ends when the newest map names another server than `host`.

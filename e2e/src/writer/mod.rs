@@ -8,8 +8,8 @@ mod check;
 mod fleet;
 mod follow;
 
-pub use book::{Book, Ending, Try};
-pub use check::{Held, agree, rows};
+pub use book::{Book, Ending, Gap, Try};
+pub use check::{Held, Rows, agree, rows};
 pub use fleet::cluster_ip;
 pub use follow::Follower;
 
@@ -162,7 +162,9 @@ async fn write(work: Work, route: Route, book: Arc<Book>, stop: Arc<AtomicBool>)
             host,
             ending,
         });
-        tokio::time::sleep(work.pause).await;
+        if !work.pause.is_zero() {
+            tokio::time::sleep(work.pause).await;
+        }
     }
 }
 

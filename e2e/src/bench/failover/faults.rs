@@ -1,0 +1,160 @@
+//! What is done to the active server, and how it is undone.
+
+use crate::fleet::Fleet;
+use crate::settings::Settings;
+use crate::testbed;
+use anyhow::{Context as _, Result, anyhow};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use serde_json::json;
+use shardwright::api::{MySQLPair, Place};
+use std::time::Instant;
+
+/// What happens to the server that takes the writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fault {
+    /// kill -9 of mysqld.
+    Killed,
+    /// Its Pod is deleted by force.
+    Deleted,
+    /// `spec.preferredActive` names the other one. Of a plain server: its Pod is deleted, as a drain or a rolling change does.
+    Planned,
+    /// Its node loses power.
+    NodeKilled,
+    /// Its node is cut off from the API server and from the other nodes; its clients still reach it.
+    Partitioned,
+}
+
+/// When it happened, and what has to be undone.
+pub struct Blow {
+    /// For what this process saw.
+    pub at: Instant,
+    /// For what others wrote down.
+    pub wall: Timestamp,
+    /// The node that has to be started or healed.
+    node: Option<(&'static str, String)>,
+}
+
+impl Fault {
+    /// All, the quick ones first.
+    pub const ALL: [Self; 5] = [
+        Self::Killed,
+        Self::Deleted,
+        Self::Planned,
+        Self::NodeKilled,
+        Self::Partitioned,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "kill -9 of the active mysqld",
+            Self::Deleted => "forced deletion of the active Pod",
+            Self::Planned => "planned switchover",
+            Self::NodeKilled => "the active's node killed",
+            Self::Partitioned => "the active's node partitioned",
+        }
+    }
+
+    /// For people, of the plain server.
+    pub fn plain_name(self) -> &'static str {
+        match self {
+            Self::Planned => "graceful deletion of the Pod",
+            other => other.name(),
+        }
+    }
+
+    /// Whether a node is hit, and whatever else runs on it.
+    pub fn hits_node(self) -> bool {
+        matches!(self, Self::NodeKilled | Self::Partitioned)
+    }
+
+    /// Strikes the Pod called `pod`; `planned` is what is done for [`Self::Planned`].
+    ///
+    /// # Errors
+    /// When it cannot be done.
+    pub async fn strike<F>(self, f: &Fleet, pod: &str, planned: F) -> Result<Blow>
+    where
+        F: AsyncFnOnce() -> Result<()>,
+    {
+        let target: Pod = f.get(pod).await?;
+        let node = target.spec.as_ref().and_then(|s| s.node_name.clone());
+        let node = node.with_context(|| format!("{pod} runs on no node"))?;
+        let (at, wall) = (Instant::now(), Timestamp::now());
+        let undo = match self {
+            Self::Killed => {
+                testbed::kill_container(&target, "mysqld").await?;
+                None
+            }
+            Self::Deleted => {
+                f.api::<Pod>()
+                    .delete(pod, &DeleteParams::default().grace_period(0))
+                    .await?;
+                None
+            }
+            Self::Planned => {
+                planned().await?;
+                None
+            }
+            Self::NodeKilled => {
+                f.world.bed(&["node", "kill", &node]).await?;
+                Some("start")
+            }
+            Self::Partitioned => {
+                f.world.bed(&["node", "partition", &node, "both"]).await?;
+                Some("heal")
+            }
+        };
+        Ok(Blow {
+            at,
+            wall,
+            node: undo.map(|how| (how, node)),
+        })
+    }
+}
+
+impl Blow {
+    /// Starts or heals the node.
+    ///
+    /// # Errors
+    /// When the test bed fails.
+    pub async fn undo(&self, f: &Fleet) -> Result<()> {
+        if let Some((how, node)) = &self.node {
+            f.world.bed(&["node", how, node]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Wishes for the other server of a pair as the active one.
+///
+/// # Errors
+/// When the API refuses.
+pub async fn prefer(f: &Fleet, pair: &str, ordinal: usize) -> Result<()> {
+    let place = if ordinal == 0 { Place::A } else { Place::B };
+    f.edit::<MySQLPair>(pair, json!({"spec": {"preferredActive": place}}))
+        .await
+        .map(drop)
+}
+
+/// The node that the leading operator runs on.
+///
+/// # Errors
+/// When there is no leader.
+pub async fn leaders_node(f: &Fleet) -> Result<String> {
+    let api: Api<Lease> = Api::namespaced(f.world.client.clone(), &f.world.settings.operator_namespace);
+    let lease = api.get(Settings::RELEASE).await?;
+    let holder = lease
+        .spec
+        .and_then(|s| s.holder_identity)
+        .ok_or_else(|| anyhow!("nobody holds the operator's Lease"))?;
+    let pods = f.world.operator_pods().await?;
+    pods.iter()
+        .find(|p| holder.starts_with(&p.name_any()))
+        .and_then(|p| p.spec.as_ref()?.node_name.clone())
+        .ok_or_else(|| anyhow!("the leader {holder} is no Pod that runs"))
+}

@@ -1,14 +1,10 @@
 //! What is done to the active server, and how it is undone.
 
 use crate::fleet::Fleet;
-use crate::settings::Settings;
 use crate::testbed;
-use anyhow::{Context as _, Result, anyhow};
-use k8s_openapi::api::coordination::v1::Lease;
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
-use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use serde_json::json;
 use shardwright::api::{MySQLPair, Place};
@@ -146,15 +142,7 @@ pub async fn prefer(f: &Fleet, pair: &str, ordinal: usize) -> Result<()> {
 /// # Errors
 /// When there is no leader.
 pub async fn leaders_node(f: &Fleet) -> Result<String> {
-    let api: Api<Lease> = Api::namespaced(f.world.client.clone(), &f.world.settings.operator_namespace);
-    let lease = api.get(Settings::RELEASE).await?;
-    let holder = lease
-        .spec
-        .and_then(|s| s.holder_identity)
-        .ok_or_else(|| anyhow!("nobody holds the operator's Lease"))?;
-    let pods = f.world.operator_pods().await?;
-    pods.iter()
-        .find(|p| holder.starts_with(&p.name_any()))
-        .and_then(|p| p.spec.as_ref()?.node_name.clone())
-        .ok_or_else(|| anyhow!("the leader {holder} is no Pod that runs"))
+    let leader = f.world.leader().await?.context("no operator leads")?;
+    let node = leader.spec.and_then(|s| s.node_name);
+    node.context("the leader runs on no node")
 }

@@ -59,6 +59,10 @@ e2e: ## Only the end-to-end scenarios (ONLY=name for one)
 bench: ## Benchmarks on a cluster: prints a table, writes JSON
 	@hack/test.sh --bench
 
+.PHONY: bench-failover
+bench-failover: ## How long nothing can be written in each failure, beside a plain StatefulSet (RUNS=n for each, default 30)
+	@hack/test.sh --bench-failover
+
 .PHONY: network-policies
 network-policies: ## The NetworkPolicies, on a cluster with an engine that enforces them
 	@hack/network-policies.sh

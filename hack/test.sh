@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh [--no-check] [--full] [--bench] [--only NAME]
+# test.sh [--no-check] [--full] [--bench] [--bench-failover] [--only NAME]
 # All checks, then the end-to-end scenarios (or the benchmarks) on a real cluster. With KUBECONFIG set, on that cluster;
 # else on one that is made on this machine and taken down again (KEEP=1 leaves it up). --full also proves the test cluster itself,
 # and that the Dockerfile makes the image that was tested.
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     --no-check) check='' ;;
     --full) arguments+=(--full) && prove=1 ;;
     --only) arguments+=(--only "${2:?which scenario}") && only=1 && shift ;;
-    --bench) command=bench && check='' ;;
+    --bench | --bench-failover) command=${1#--} && check='' ;;
     *) die "unknown argument: $1" ;;
   esac
   shift
@@ -34,7 +34,7 @@ mkdir -p e2e-results bench-results
 if [ "$command" = run ]; then
   arguments+=(--junit e2e-results/junit.xml --report e2e-results/report.json)
 else
-  arguments+=(--json bench-results/bench.json)
+  arguments+=(--json "bench-results/${command#bench-}.json")
 fi
 e2e=$CARGO_TARGET_DIR/release/e2e
 if [ -n "$given" ]; then

@@ -4,8 +4,9 @@
 //! the volumes do; whichever is left heals the others. Passwords never reach a log: `Debug` says nothing of them.
 
 use k8s_openapi::ByteString;
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// Key of the operator's password.
 pub const OPERATOR_PASSWORD: &str = "operator-password";
@@ -22,19 +23,30 @@ pub const CA_KEY: &str = "ca.key";
 
 /// The account that the operator logs in as.
 pub const OPERATOR_USER: &str = "shardwright_operator";
-/// The account that the servers of a pair replicate with.
-pub const REPLICATION_USER: &str = "shardwright_repl";
+/// What the names of the accounts that servers replicate with begin with.
+pub const REPLICATION_USER_PREFIX: &str = "shardwright_r_";
 /// The account that a server is copied with.
 pub const CLONE_USER: &str = "shardwright_clone";
 /// The account of applications.
 pub const APP_USER: &str = "app";
+
+/// The account that the server with this `server_uuid` replicates with. Each incarnation has one of its own, so that a former self that
+/// nobody can reach is kept from acknowledging for its successor (rule P3). 30 characters; MySQL allows 32.
+pub fn replication_user(server_uuid: &str) -> String {
+    let hash = Sha256::digest(server_uuid.as_bytes());
+    let mut user = REPLICATION_USER_PREFIX.to_owned();
+    for byte in hash.iter().take(8) {
+        let _ = write!(user, "{byte:02x}");
+    }
+    user
+}
 
 /// Passwords of the accounts, and the authority that signs the servers' certificates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// Of [`OPERATOR_USER`].
     pub operator_password: String,
-    /// Of [`REPLICATION_USER`] and [`CLONE_USER`].
+    /// Of the accounts of [`replication_user`] and of [`CLONE_USER`].
     pub replication_password: String,
     /// Of [`APP_USER`].
     pub app_password: String,

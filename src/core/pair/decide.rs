@@ -1,58 +1,22 @@
 //! What is done about a pair: pure and total.
 
 use super::{
-    observed::{Deletion, Desired, Observed, Ordinal, Record, other},
-    reasons, roll,
-    state::{self, Circle, Lost, Rebuild, State},
+    action::Action,
+    compare,
+    notes::notes,
+    observed::{Deletion, Desired, Observed, Ordinal, Record, STRICT_TIMEOUT},
+    promotion::Unfit,
+    roll,
+    state::{self, Circle, Rebuild, State, Why},
     verdict,
+    wish::{Wish, wish},
 };
-use crate::{api::conditions::Overall, core::note::Note};
+use crate::{
+    api::{conditions::Overall, mysql_pair::ChangeKind},
+    core::note::Note,
+};
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
-
-/// One step. Each is safe to repeat; they are taken in order, and the first that fails ends the pass.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Puts the finalizer on.
-    AddFinalizer,
-    /// Takes the finalizer off.
-    RemoveFinalizer,
-    /// `super_read_only = ON`.
-    Fence(Ordinal),
-    /// Writes the record by compare-and-swap (rule P2). Always the last step of a pass: what follows from it is decided anew.
-    Record(Record),
-    /// `read_only = OFF`, on the recorded active server alone (rule P1).
-    Open(Ordinal),
-    /// Sets up the accounts, in the binary log.
-    Accounts(Ordinal),
-    /// Points the channel of `server` at `source` anew and starts it.
-    Follow {
-        /// The one that follows.
-        server: Ordinal,
-        /// The one that is followed.
-        source: Ordinal,
-    },
-    /// Starts the channel as it is.
-    Start(Ordinal),
-    /// Stops the channel.
-    Stop(Ordinal),
-    /// Copies `donor` over `server` by CLONE, whose mysqld starts anew afterwards.
-    Rebuild {
-        /// The one that is overwritten.
-        server: Ordinal,
-        /// The one that is copied.
-        donor: Ordinal,
-    },
-    /// Deletes exactly this Pod; the StatefulSet makes it again, of the present specification.
-    DeletePod {
-        /// Its place.
-        place: Ordinal,
-        /// Its UID.
-        uid: String,
-        /// Nothing serves in it: it need not be given time for a clean shutdown, which one that starts over and over may never hear of.
-        down: bool,
-    },
-}
 
 /// What happens to the children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +27,19 @@ pub enum Children {
     Keep,
     /// They are left as they are.
     Leave,
+}
+
+/// A change of the active server, for `status.lastChange` and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    /// How.
+    pub kind: ChangeKind,
+    /// Why: a fixed set of words.
+    pub cause: &'static str,
+    /// Who was active.
+    pub from: Ordinal,
+    /// Who is.
+    pub to: Ordinal,
 }
 
 /// What comes of a pass.
@@ -80,12 +57,18 @@ pub struct Decision {
     pub notes: Vec<Note>,
     /// Whether the passive server follows: while it does not, the grace period runs.
     pub following: bool,
+    /// The actions make another server active.
+    pub change: Option<Change>,
+    /// What becomes of `spec.preferredActive`.
+    pub wish: Wish,
     /// When to look again.
     pub requeue: Duration,
 }
 
 /// After something was done.
 const AT_ONCE: Duration = Duration::from_millis(50);
+/// While a member does not answer: whether commits wait for it is asked often.
+const WATCHING: Duration = Duration::from_millis(250);
 /// While something is waited for.
 const WORKING: Duration = Duration::from_secs(1);
 /// While a person is waited for.
@@ -104,22 +87,49 @@ pub fn decide(o: &Observed, now: Timestamp) -> Decision {
         None => plan(o, &state, now, &mut actions),
     }
     let overall = verdict::overall(o, &state, &actions, now);
-    let notes = notes(o, &state, &actions, &overall);
+    let wish = wish(o, &state, now);
+    let notes = notes(o, &state, &actions, &overall, &wish);
+    let member_away = || {
+        let record = o.record.as_ref();
+        record.is_some_and(|r| r.members() == 2 && o.side(r.passive()).up().is_none())
+    };
     let requeue = match &overall {
+        // Its steps are repeated until what ails it is gone.
         Overall::Stalled { .. } => STALLED,
         _ if !actions.is_empty() => AT_ONCE,
         Overall::Ready { .. } => HEALTHY,
+        Overall::Working { .. } if member_away() || o.unheard_since.is_some() => WATCHING,
         Overall::Working { .. } => WORKING,
     };
     Decision {
         children,
+        change: change(o, &state).filter(|_| !actions.is_empty()),
         actions,
         overall,
         notes,
-        following: state::passive_follows(o),
+        following: compare::passive_follows(o),
+        wish,
         requeue,
         state,
     }
+}
+
+fn change(o: &Observed, state: &State) -> Option<Change> {
+    let record = o.record.as_ref()?;
+    let (kind, cause) = match state {
+        State::Failover(cause) => (ChangeKind::Failover, cause.as_str()),
+        State::AcceptingLoss(cause, _) => (ChangeKind::AcceptedLoss, cause.as_str()),
+        State::SwitchOver(Why::Leaving) => (ChangeKind::Switchover, "PodLeaving"),
+        State::SwitchOver(Why::Preferred) => (ChangeKind::Switchover, "PreferredActive"),
+        State::SwitchOver(Why::Roll) => (ChangeKind::Switchover, "Roll"),
+        _ => return None,
+    };
+    Some(Change {
+        kind,
+        cause,
+        from: record.active,
+        to: record.passive(),
+    })
 }
 
 /// What happens to the children; known before any server was asked.
@@ -137,7 +147,15 @@ pub fn children(paused: bool, desired: &Desired, deletion: Option<Deletion>, fin
 /// The pair's own beginning and end, which no pause holds up; `None` when it is in between.
 fn lifecycle(o: &Observed) -> Option<Vec<Action>> {
     match o.deletion {
-        Some(d) if !d.holds_shards && o.finalizer => Some(vec![Action::RemoveFinalizer]),
+        // Closed first: whoever deletes the pair must not find writes in it afterwards, and its Pods then end without waiting.
+        Some(d) if !d.holds_shards && o.finalizer => {
+            let open = [0, 1]
+                .into_iter()
+                .filter(|i| !o.paused && o.side(*i).up().is_some_and(|s| !s.read_only));
+            let mut steps: Vec<_> = open.map(Action::Fence).collect();
+            steps.push(Action::RemoveFinalizer);
+            Some(steps)
+        }
         Some(d) if !d.holds_shards => Some(vec![]),
         None if !o.finalizer => Some(vec![Action::AddFinalizer]),
         _ => None,
@@ -145,22 +163,35 @@ fn lifecycle(o: &Observed) -> Option<Vec<Action>> {
 }
 
 fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) {
-    actions.extend(fences(o, state));
+    let (later, first): (Vec<_>, Vec<_>) = fences(o, state).partition(|(_, may_wait)| *may_wait);
+    let serves_first = matches!(
+        state,
+        State::Failover(_) | State::AcceptingLoss(..) | State::ActiveClosed { .. }
+    );
+    let (later, first) = if serves_first {
+        (later, first)
+    } else {
+        (vec![], first.into_iter().chain(later).collect())
+    };
+    actions.extend(first.into_iter().map(|(i, _)| Action::Fence(i)));
     // What a passive server is made of may be what ails it: it is replaced rather than mended.
-    if let Some(step) = roll::outdated_passive(o, state) {
-        actions.push(step);
+    if let Some(steps) = roll::outdated_passive(o, state) {
+        actions.extend(steps);
         return;
     }
     actions.extend(steps(o, state));
+    actions.extend(later.into_iter().map(|(i, _)| Action::Fence(i)));
     // A Pod goes only when there is nothing more urgent to be done in this pass.
     if actions.is_empty() {
         actions.extend(roll::next(o, state, now));
     }
 }
 
-/// Rule P1: whoever is not the recorded active server, with the recorded data, is closed before anything else. One that is
-/// being copied over has `super_read_only` off so that CLONE may drop what it has; `read_only` keeps applications out.
-fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = Action> + 'a {
+/// Rule P1: whoever is not the recorded active server, with the recorded data, is closed before anything else, and waits for nobody.
+/// One that is being copied over has `super_read_only` off so that CLONE may drop what it has; `read_only` keeps applications out.
+/// With each: whether it may be done after another one was opened, for it cannot acknowledge anything while nobody receives from it
+/// (rule P6).
+fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = (Ordinal, bool)> + 'a {
     let copied = matches!(state, State::Rebuilding | State::RebuildNeeded(_));
     [0, 1].into_iter().filter_map(move |i| {
         let server = o.side(i).up()?;
@@ -168,38 +199,95 @@ fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = Action>
             .record
             .as_ref()
             .is_some_and(|r| r.active == i && r.member(i) == Some(server.uuid.as_str()));
-        let closed = server.read_only && (server.super_read_only || copied);
-        (!may_be_open && !closed).then_some(Action::Fence(i))
+        let closed = server.read_only
+            && (server.super_read_only || copied)
+            && !server.source.enabled
+            && !server.offline;
+        let waits = server.source.waits && server.source.timeout == STRICT_TIMEOUT;
+        (!may_be_open && !closed).then_some((i, waits))
     })
 }
 
 /// The second column of the table.
 fn steps(o: &Observed, state: &State) -> Vec<Action> {
     let epoch = o.epoch + 1;
-    let Some(record) = &o.record else {
-        let State::Electing { active } = *state else {
-            return vec![];
-        };
+    let alone = |active: Ordinal| {
         let uuid = o.side(active).up().map(|s| s.uuid.clone());
         let mut in_sync = [None, None];
         if let Some(member) = in_sync.get_mut(active) {
             *member = uuid;
         }
-        return vec![Action::Record(Record {
+        Action::Record(Record {
             active,
             epoch,
             in_sync,
-        })];
+        })
+    };
+    let Some(record) = &o.record else {
+        return match *state {
+            State::Electing { active } => vec![alone(active)],
+            _ => vec![],
+        };
     };
     let (active, passive) = (record.active, record.passive());
+    let timeout = o.acknowledgement_timeout;
+    let with = |uuid| Action::Record(with_member(record, epoch, passive, uuid));
     match state {
-        State::ActiveClosed => vec![Action::Open(active)],
-        State::AccountsMissing => vec![Action::Accounts(active)],
-        State::MemberLost(_) => vec![Action::Record(with_member(record, epoch, passive, None))],
+        // The order of P2, P6, P4.
+        State::Failover(_) | State::AcceptingLoss(_, Unfit::NotMember) => vec![
+            alone(passive),
+            Action::StopReceiver(passive),
+            Action::Apply(passive),
+            Action::Open(passive),
+        ],
+        State::AcceptingLoss(..) => vec![Action::Discard(passive), alone(passive), Action::Open(passive)],
+        // What ails the applier may be gone.
+        State::NoFailover(_, Unfit::Applier(_)) => vec![Action::Start(passive)],
+        State::ActiveUnfit { accepted: true, .. } => vec![Action::Discard(active)],
+        State::ActiveUnfit { accepted: false, .. } => {
+            vec![Action::StopReceiver(active), Action::Apply(active)]
+        }
+        State::ActiveClosed { unapplied } => opening(o, record, *unapplied),
+        State::SwitchOver(_) => vec![
+            Action::Close(active),
+            Action::Reach {
+                server: passive,
+                of: active,
+            },
+            Action::StopReceiver(passive),
+            alone(passive),
+            Action::Open(passive),
+        ],
+        // The order of P5.
+        State::MemberLost(_) => vec![with(None), Action::SourceOff(active)],
+        State::WaitingForNobody => vec![Action::SourceOff(active)],
+        State::OtherTimeout => vec![Action::Timeout {
+            server: active,
+            timeout,
+        }],
+        State::AccountsMissing => {
+            let uuids = [active, passive].map(|i| o.side(i).up().map(|s| s.uuid.clone()));
+            vec![Action::Accounts {
+                server: active,
+                followers: uuids.into_iter().flatten().collect(),
+            }]
+        }
+        State::Strangers(users) => vec![Action::LockOut {
+            server: active,
+            users: users.clone(),
+        }],
         State::ReverseChannelOpen => vec![Action::Stop(active)],
+        State::Replacing => vec![Action::Replace {
+            place: passive,
+            uid: o.side(passive).pod.as_ref().map(|p| p.uid.clone()),
+        }],
         State::RebuildNeeded(Rebuild::Now { .. }) => vec![Action::Rebuild {
             server: passive,
             donor: active,
+        }],
+        State::Errant { set, too_many: false } => vec![Action::SaveErrant {
+            server: passive,
+            set: set.clone(),
         }],
         State::PassiveDetached => vec![Action::Follow {
             server: passive,
@@ -213,24 +301,58 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             source: passive,
         }],
         State::CircleOpen(Circle::Stopped) => vec![Action::Start(active)],
-        State::NotRecorded => {
-            let uuid = o.side(passive).up().map(|s| s.uuid.clone());
-            vec![Action::Record(with_member(record, epoch, passive, uuid))]
-        }
+        // Commits wait first, then a position is reached that was sampled after that: so nothing is acknowledged that it lacks.
+        State::NotRecorded => vec![
+            Action::SourceOn {
+                server: active,
+                timeout,
+            },
+            Action::Reach {
+                server: passive,
+                of: active,
+            },
+            with(o.side(passive).up().map(|s| s.uuid.clone())),
+        ],
         State::WaitingForServers
         | State::SameServerUuid
         | State::Diverged { .. }
         | State::Electing { .. }
-        | State::ActiveUnavailable
-        | State::ActiveDataLost
+        | State::NoFailover(..)
+        | State::ActiveDenied
         | State::PassiveUnavailable
         | State::Rebuilding
         | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
-        | State::Errant(_)
+        | State::Errant { too_many: true, .. }
         | State::CatchingUp
         | State::CircleOpen(Circle::Connecting)
         | State::Healthy => vec![],
     }
+}
+
+/// What it received is applied before it is opened, and from then on it receives nothing (rules P4 and P6); with two members commits wait
+/// from the first one on (P3).
+fn opening(o: &Observed, record: &Record, unapplied: u64) -> Vec<Action> {
+    let active = record.active;
+    let Some(server) = o.side(active).up() else {
+        return vec![];
+    };
+    let mut steps = vec![];
+    if state::receives(server) {
+        steps.push(Action::StopReceiver(active));
+    }
+    if state::receives(server) || unapplied > 0 {
+        steps.push(Action::Apply(active));
+    }
+    if record.members() == 2 {
+        steps.push(Action::SourceOn {
+            server: active,
+            timeout: o.acknowledgement_timeout,
+        });
+    } else if server.source.enabled {
+        steps.push(Action::SourceOff(active));
+    }
+    steps.push(Action::Open(active));
+    steps
 }
 
 fn with_member(record: &Record, epoch: i64, place: Ordinal, uuid: Option<String>) -> Record {
@@ -242,105 +364,4 @@ fn with_member(record: &Record, epoch: i64, place: Ordinal, uuid: Option<String>
         *member = uuid;
     }
     new
-}
-
-/// What people are told: each once, at its transition.
-fn notes(o: &Observed, state: &State, actions: &[Action], overall: &Overall) -> Vec<Note> {
-    let mut notes = vec![];
-    for action in actions {
-        notes.extend(note(o, state, action));
-    }
-    for i in [0, 1] {
-        let was = o.before.states.get(i).and_then(Option::as_deref);
-        if was == Some(verdict::states::REBUILDING)
-            && let Some(s) = o.side(i).up()
-            && s.clone
-                .as_ref()
-                .is_some_and(|c| c.stage == super::observed::CloneStage::Completed)
-        {
-            notes.push(Note::normal(
-                reasons::PASSIVE_REBUILT,
-                format!("{} was copied from {}", o.pod_name(i), o.pod_name(other(i))),
-            ));
-        }
-    }
-    if overall.reason() == reasons::ROLLING && o.before.reason.as_deref() != Some(reasons::ROLLING) {
-        notes.push(Note::normal(
-            reasons::ROLL_STARTED,
-            "the specification of the servers changed; they are replaced one at a time, the passive one first",
-        ));
-    }
-    match overall {
-        Overall::Ready { message, .. } if !o.before.ready => {
-            notes.push(Note::normal(reasons::PAIR_READY, message.clone()));
-        }
-        Overall::Stalled { reason, message } if o.before.stalled.as_deref() != Some(*reason) => {
-            notes.push(Note::warning(reason, message.clone()));
-        }
-        _ => {}
-    }
-    notes
-}
-
-fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
-    let name = |i| o.pod_name(i);
-    Some(match action {
-        Action::Fence(i) => Note::warning(
-            reasons::SERVER_FENCED,
-            format!(
-                "{} was open and is not the recorded active server; it was closed",
-                name(*i)
-            ),
-        ),
-        Action::Record(r) => match state {
-            State::MemberLost(why) => Note::warning(
-                reasons::PASSIVE_LEFT,
-                format!(
-                    "{} is out (epoch {}): {}",
-                    name(r.passive()),
-                    r.epoch,
-                    why.describe()
-                ),
-            ),
-            State::NotRecorded => Note::normal(
-                reasons::PASSIVE_JOINED,
-                format!(
-                    "{} follows and has everything (epoch {})",
-                    name(r.passive()),
-                    r.epoch
-                ),
-            ),
-            _ => Note::normal(
-                reasons::ACTIVE_RECORDED,
-                format!("{} is the active server (epoch {})", name(r.active), r.epoch),
-            ),
-        },
-        Action::Open(i) => Note::normal(reasons::ACTIVE_OPENED, format!("{} takes writes", name(*i))),
-        Action::Rebuild { server, donor } => Note::normal(
-            reasons::REBUILD_STARTED,
-            format!("{} is being copied from {}", name(*server), name(*donor)),
-        ),
-        Action::DeletePod { place, .. } => Note::normal(
-            reasons::POD_REPLACED,
-            format!("{}: {}", name(*place), roll::why(o, *place)),
-        ),
-        Action::AddFinalizer
-        | Action::RemoveFinalizer
-        | Action::Accounts(_)
-        | Action::Follow { .. }
-        | Action::Start(_)
-        | Action::Stop(_) => return None,
-    })
-}
-
-impl Lost {
-    /// For people.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::OtherData => "it came back with another data folder",
-            Self::Errant => "it has transactions that the active server lacks",
-            Self::Behind => "the active server no longer has the binary logs that it would need",
-            Self::Adrift => "it has not followed for 30 seconds",
-        }
-    }
 }

@@ -1,24 +1,31 @@
 //! The MySQLPair: what was seen of it, which state that is, and what is done about it. `docs/failover.md` has the table.
 
+mod action;
+mod compare;
 mod decide;
 pub mod gate;
+mod durable;
+mod notes;
 pub mod observed;
 mod pods;
+mod promotion;
 pub mod reasons;
+mod replace;
 mod roll;
 mod state;
 mod status;
 pub mod storage;
 mod verdict;
+mod wish;
 
-#[cfg(test)]
-mod model;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Action, Children, Decision, children, decide};
+pub use action::Action;
+pub use decide::{Change, Children, Decision, children, decide};
 pub use observed::{Observed, Record};
 pub use pods::{pod_state, volume};
 pub use state::{GRACE, State, state};
 pub use status::{hint, record, status};
 pub use verdict::states;
+pub use wish::Wish;

@@ -4,7 +4,7 @@ use crate::{
     api::names,
     core::{credentials, gtid::GtidSet, spans::SpanSet},
 };
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// A place in the pair: 0 is A (`<pair>-0`), 1 is B (`<pair>-1`).
 pub type Ordinal = usize;
@@ -67,10 +67,43 @@ pub struct Observed {
     pub credentials_since: Option<Timestamp>,
     /// Since when the passive server has not been following, as far as this process has seen.
     pub adrift_since: Option<Timestamp>,
+    /// Since when the active server has had no acknowledgement although the record has two members, as far as this process has seen:
+    /// no semi-sync client, or commits that wait while none gets through ([`ServerState::unheard`]).
+    pub unheard_since: Option<Timestamp>,
+    /// A planned switchover was given up a moment ago: none before this.
+    pub no_switchover_before: Option<Timestamp>,
+    /// How long a commit waits for its acknowledgement, milliseconds: [`STRICT_TIMEOUT`], or what `durability: Available` allows.
+    pub acknowledgement_timeout: u64,
+    /// `spec.preferredActive`.
+    pub preferred: Option<Ordinal>,
+    /// The value of it that was acted upon (`status.observedPreferredActive`): another one is one planned switchover.
+    pub preferred_seen: Option<Ordinal>,
+    /// The epoch that the annotation `shardwright.dev/accept-data-loss` names.
+    pub accepted_loss: Option<i64>,
+    /// Errant transactions that have been saved, whole.
+    pub saved: GtidSet,
+    /// Errant transactions of which only the names could be saved: they are too many.
+    pub saved_by_name: GtidSet,
+    /// `gtid_executed` of each server when this process last saw it.
+    pub last_executed: [Option<GtidSet>; 2],
+    /// When a server that is gone for good is replaced.
+    pub replacement: Replacement,
     /// The two places.
     pub sides: [Side; 2],
     /// What the status said before.
     pub before: Before,
+}
+
+/// `rpl_semi_sync_source_timeout` of `durability: Strict`: the longest there is, 49 days (rule P3).
+pub const STRICT_TIMEOUT: u64 = 4_294_967_295;
+
+/// When a server that is gone for good is replaced (`mysql.replacement`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Replacement {
+    /// After it has been gone for so long.
+    After(SignedDuration),
+    /// Never by itself.
+    Manual,
 }
 
 /// A pair that is being deleted.
@@ -163,6 +196,17 @@ pub struct PodState {
     pub running: bool,
     /// What keeps it from running.
     pub trouble: Option<Trouble>,
+    /// The node that it was given to, and since when that is not ready or not there; `None` while all is well with it.
+    pub node_gone: Option<NodeGone>,
+}
+
+/// A node that does not answer Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeGone {
+    /// Its name.
+    pub node: String,
+    /// Since when it is not ready (its condition's last transition), or, when it is not there, since when the Pod is being deleted.
+    pub since: Timestamp,
 }
 
 /// What keeps a Pod from running.
@@ -239,6 +283,8 @@ pub struct ServerState {
     pub read_only: bool,
     /// `super_read_only`.
     pub super_read_only: bool,
+    /// `offline_mode`: applications are not let in; on for a moment while a server is fenced.
+    pub offline: bool,
     /// `gtid_executed`, first reading.
     pub executed: GtidSet,
     /// `gtid_executed` once more, after the first reading of *both* servers: what one had at first is compared with what the
@@ -248,8 +294,16 @@ pub struct ServerState {
     pub purged: GtidSet,
     /// The channel without a name.
     pub channel: Option<Channel>,
-    /// Marks of our accounts, `None` for one that is not there: replication, clone, application.
-    pub account_marks: [Option<String>; 3],
+    /// Its source side of semi-synchronous replication.
+    pub source: SourceSide,
+    /// `rpl_semi_sync_replica_enabled`: it acknowledges what it receives.
+    pub acknowledges: bool,
+    /// A thread of it waits for space on its volume: what it was told to commit neither ends nor fails.
+    pub disk_full: bool,
+    /// Marks of our accounts, `None` for one that is not there: clone, application.
+    pub account_marks: [Option<String>; 2],
+    /// The replication accounts that are on it, one for each incarnation of a server that ever followed (rule P3).
+    pub followers: Vec<FollowerAccount>,
     /// Whether the clone plugin is active.
     pub can_clone: bool,
     /// Shards whose databases it has.
@@ -260,10 +314,51 @@ pub struct ServerState {
     pub clone: Option<CloneRun>,
 }
 
+/// The source side of semi-synchronous replication.
+/// <https://dev.mysql.com/doc/refman/9.7/en/replication-semisync-interface.html>
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourceSide {
+    /// `rpl_semi_sync_source_enabled`.
+    pub enabled: bool,
+    /// `Rpl_semi_sync_source_status`: commits wait. Off though enabled: it waited for too long and went on alone.
+    pub waits: bool,
+    /// `Rpl_semi_sync_source_clients`: servers that acknowledge.
+    pub clients: u32,
+    /// `Rpl_semi_sync_source_wait_sessions`: commits that wait now.
+    pub waiting: u32,
+    /// `Rpl_semi_sync_source_yes_tx`: commits that were acknowledged since the server was started.
+    pub acknowledged: u64,
+    /// `rpl_semi_sync_source_timeout`, milliseconds.
+    pub timeout: u64,
+}
+
+/// A replication account on a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FollowerAccount {
+    /// Its name, made of the `server_uuid` of the server that follows with it ([`credentials::replication_user`]).
+    pub user: String,
+    /// Hash of what it was made of.
+    pub mark: Option<String>,
+    /// Nobody can log in with it.
+    pub locked: bool,
+    /// Dump threads that run with it now.
+    pub dumps: u32,
+}
+
 impl ServerState {
+    /// Nobody acknowledges: there is no semi-sync client, or commits wait.
+    pub fn unheard(&self) -> bool {
+        self.source.enabled && (self.source.clients == 0 || self.source.waiting > 0)
+    }
+    /// The replication account that the server with this `server_uuid` follows with, as it should be.
+    pub fn admits(&self, uuid: &str, mark: &str) -> bool {
+        let user = credentials::replication_user(uuid);
+        let account = self.followers.iter().find(|f| f.user == user);
+        account.is_some_and(|f| !f.locked && f.mark.as_deref() == Some(mark))
+    }
     /// Takes writes of those who have no privilege to pass `read_only`.
     pub fn writable(&self) -> bool {
-        !self.read_only
+        !self.read_only && !self.offline
     }
     /// Nothing of anyone's is on it.
     pub fn blank(&self) -> bool {
@@ -296,20 +391,26 @@ pub struct Channel {
     pub applier: bool,
     /// Number and text of its last error, since it was started.
     pub applier_error: Option<(u32, String)>,
+    /// `received_transaction_set`: what is in its relay log, or was; it survives a restart of the server.
+    pub received: GtidSet,
 }
 
 impl Channel {
-    /// Whether it is configured as [`crate::mysql`] would do it for a source at `host`.
-    pub fn leads_to(&self, host: &str) -> bool {
+    /// Whether it is configured as [`crate::mysql`] would do it for a source at `host`, on the server with this `server_uuid`.
+    pub fn leads_to(&self, host: &str, uuid: &str) -> bool {
         self.host == host
             && self.port == names::MYSQL_PORT
-            && self.user == credentials::REPLICATION_USER
+            && self.user == credentials::replication_user(uuid)
             && self.auto_position
             && self.verified_tls
     }
     /// Both threads run.
     pub fn runs(&self) -> bool {
         self.receiver == Receiver::On && self.applier
+    }
+    /// What was received and is not executed: transactions that may have been acknowledged (rule P4).
+    pub fn unapplied(&self, executed: &GtidSet) -> GtidSet {
+        self.received.minus(executed)
     }
     /// Neither thread runs.
     pub fn stopped(&self) -> bool {
@@ -351,6 +452,10 @@ pub enum CloneStage {
 }
 
 impl Observed {
+    /// A person has accepted that data is lost, at this very epoch: so it holds once.
+    pub fn loss_accepted(&self) -> bool {
+        self.accepted_loss == Some(self.epoch)
+    }
     /// Pod of a place.
     pub fn pod_name(&self, place: Ordinal) -> String {
         names::pod(&self.pair, place)

@@ -56,6 +56,7 @@ pub fn pod_state(pod: &Pod, now: Timestamp) -> PodState {
         }),
         running,
         trouble: trouble(pod, now),
+        node_gone: None,
     }
 }
 

@@ -12,8 +12,28 @@ pub const ELECTING: &str = "Electing";
 pub const DIVERGED_SERVERS: &str = "DivergedServers";
 /// The recorded active server does not answer.
 pub const ACTIVE_UNAVAILABLE: &str = "ActiveUnavailable";
-/// The recorded active server has another data folder than the recorded one.
+/// The recorded active server has another data folder than the recorded one, and the passive one cannot take over.
 pub const ACTIVE_DATA_LOST: &str = "ActiveDataLost";
+/// The active server cannot serve; the passive one takes over.
+pub const FAILING_OVER: &str = "FailingOver";
+/// The active server cannot serve, and the passive one is no member: it may lack what was acknowledged.
+pub const NOT_IN_SYNC: &str = "NotInSync";
+/// The active server cannot serve, and what the passive one received cannot be applied.
+pub const PROMOTION_UNFIT: &str = "PromotionUnfit";
+/// The active server is being handed over.
+pub const SWITCHING_OVER: &str = "SwitchingOver";
+/// What the active server received is being applied before it is opened.
+pub const APPLYING: &str = "ApplyingRelayLog";
+/// Commits wait for acknowledgements that nobody sends, or for a time other than specified; that is being changed.
+pub const SETTING_DURABILITY: &str = "SettingDurability";
+/// A former self of a server is being locked out.
+pub const LOCKING_OUT: &str = "LockingOut";
+/// Transactions that only the passive server has are being saved.
+pub const SAVING_ERRANT: &str = "SavingErrant";
+/// The passive server has been gone for too long, and is made anew.
+pub const REPLACING: &str = "Replacing";
+/// A volume is full.
+pub const DISK_FULL: &str = "DiskFull";
 /// Both servers say the same `server_uuid`.
 pub const SAME_SERVER_UUID: &str = "SameServerUuid";
 /// The active server is being opened.
@@ -71,12 +91,35 @@ pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// A claim gets no volume.
 pub const VOLUME_NOT_BOUND: &str = "VolumeNotBound";
 
+/// Durable: a commit is acknowledged when both servers have it.
+pub const ACKNOWLEDGED_BY_BOTH: &str = "AcknowledgedByBoth";
+/// Not durable: only one server is in sync.
+pub const ALONE: &str = "Alone";
+/// Not durable: the active server waited for too long (`durability: Available`) and goes on alone.
+pub const NOT_WAITING: &str = "NotWaiting";
+
 /// Event: the pair became ready.
 pub const PAIR_READY: &str = "PairReady";
 /// Event: who is active was recorded.
 pub const ACTIVE_RECORDED: &str = "ActiveRecorded";
 /// Event: the active server was opened.
 pub const ACTIVE_OPENED: &str = "ActiveOpened";
+/// Event: the other server became active, because the active one could not serve.
+pub const FAILOVER: &str = "Failover";
+/// Event: the other server became active as planned.
+pub const SWITCHOVER: &str = "Switchover";
+/// Event: a planned switchover is not done.
+pub const SWITCHOVER_REFUSED: &str = "SwitchoverRefused";
+/// Event: a server became active that may lack transactions, as a person accepted.
+pub const DATA_LOSS_ACCEPTED: &str = "DataLossAccepted";
+/// Event: what a server received was thrown away, as a person accepted.
+pub const RELAY_LOG_DISCARDED: &str = "RelayLogDiscarded";
+/// Event: errant transactions were saved.
+pub const ERRANT_SAVED: &str = "ErrantSaved";
+/// Event: accounts of former selves were locked.
+pub const FORMER_SELF_LOCKED_OUT: &str = "FormerSelfLockedOut";
+/// Event: a server that was gone for good is made anew.
+pub const SERVER_REPLACED: &str = "ServerReplaced";
 /// Event: a server that is not the recorded active one was open, and was fenced.
 pub const SERVER_FENCED: &str = "ServerFenced";
 /// Event: the passive server was recorded as having everything.

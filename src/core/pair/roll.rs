@@ -2,8 +2,8 @@
 //! other passwords than the Secrets do. The passive side first, one at a time.
 
 use super::{
-    decide::Action,
-    observed::{Observed, Ordinal, PodState, Server, TroubleKind, other},
+    action::Action,
+    observed::{Observed, Ordinal, PodState, Record, Server, ServerState, TroubleKind, other},
     state::{Rebuild, State},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -11,25 +11,26 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 /// A server that refuses the operator although its Pod is younger than the Secret is restarted this often at most.
 const RESTART_EVERY: SignedDuration = SignedDuration::from_secs(120);
 
-/// The next Pod to delete, if any.
-pub fn next(o: &Observed, state: &State, now: Timestamp) -> Option<Action> {
+/// What replaces the next Pod, if any has to be.
+pub fn next(o: &Observed, state: &State, now: Timestamp) -> Vec<Action> {
     let active = o.record.as_ref().map_or(0, |r| r.active);
     let order = [other(active), active];
     order
         .into_iter()
         .find(|i| o.outdated(*i) && o.side(*i).pod.as_ref().is_some_and(never_got_up))
-        .or_else(|| healthy_roll(o, state, order))
+        .or_else(|| healthy_roll(o, state))
         .or_else(|| order.into_iter().find(|i| locked_out(o, *i, active, now)))
-        .and_then(|place| delete(o, place))
+        .and_then(|place| delete_passive(o, place))
+        .unwrap_or_default()
 }
 
 /// The passive server's Pod, when it is outdated and does not follow as it should beside an active one that is open: so that a
 /// specification that keeps it from following can be corrected. Not while it is being copied.
-pub fn outdated_passive(o: &Observed, state: &State) -> Option<Action> {
+pub fn outdated_passive(o: &Observed, state: &State) -> Option<Vec<Action>> {
     let may = matches!(
         state,
         State::PassiveUnavailable
-            | State::Errant(_)
+            | State::Errant { .. }
             | State::PassiveDetached
             | State::PassiveStopped
             | State::Broken { .. }
@@ -39,7 +40,33 @@ pub fn outdated_passive(o: &Observed, state: &State) -> Option<Action> {
             | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
     );
     let passive = o.record.as_ref()?.passive();
-    (may && o.outdated(passive)).then(|| delete(o, passive)).flatten()
+    (may && o.outdated(passive))
+        .then(|| delete_passive(o, passive))
+        .flatten()
+}
+
+/// A member leaves the record first, so that no commit waits for it (rule P5).
+fn delete_passive(o: &Observed, place: Ordinal) -> Option<Vec<Action>> {
+    let delete = delete(o, place)?;
+    let record = o.record.as_ref().filter(|r| r.passive() == place);
+    let Some(record) = record.filter(|r| r.member(place).is_some()) else {
+        return Some(vec![delete]);
+    };
+    if !o.side(record.active).up().is_some_and(ServerState::writable) {
+        return Some(vec![delete]);
+    }
+    let mut alone = Record {
+        epoch: o.epoch + 1,
+        ..record.clone()
+    };
+    if let Some(member) = alone.in_sync.get_mut(place) {
+        *member = None;
+    }
+    Some(vec![
+        Action::Record(alone),
+        Action::SourceOff(record.active),
+        delete,
+    ])
 }
 
 /// Never two at once.
@@ -64,12 +91,12 @@ fn never_got_up(p: &PodState) -> bool {
                 .is_some_and(|t| matches!(t.kind, TroubleKind::Image | TroubleKind::Start)))
 }
 
-/// Of two healthy servers the one whose specification is an old one.
-fn healthy_roll(o: &Observed, state: &State, order: [Ordinal; 2]) -> Option<Ordinal> {
+/// Of two healthy servers the passive one, when its specification is an old one. An active one is handed over first
+/// ([`state::Why::Roll`](super::state::Why::Roll)).
+fn healthy_roll(o: &Observed, state: &State) -> Option<Ordinal> {
     let ready = |i: Ordinal| o.side(i).pod.as_ref().is_some_and(|p| p.ready);
-    (*state == State::Healthy && ready(0) && ready(1))
-        .then(|| order.into_iter().find(|i| o.outdated(*i)))
-        .flatten()
+    let passive = o.record.as_ref()?.passive();
+    (*state == State::Healthy && ready(0) && ready(1) && o.outdated(passive)).then_some(passive)
 }
 
 /// Its server knows other passwords, or shows a certificate of another authority, than the Secrets say; it takes those over

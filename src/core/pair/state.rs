@@ -1,28 +1,24 @@
 //! The state of a pair: which row of the table in `docs/failover.md` holds. The order of the questions is that of the table.
 
-use super::observed::{Channel, CloneStage, Observed, Ordinal, Receiver, Record, ServerState, other};
-use crate::core::gtid::GtidSet;
+use super::{
+    compare::{Both, Threads, adrift, applier_fault, idle, threads},
+    observed::{CloneStage, Observed, Ordinal, Receiver, Record, STRICT_TIMEOUT, ServerState},
+    promotion::{self, Cause, Unfit},
+    replace,
+};
+use crate::core::{credentials, gtid::GtidSet};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use uuid::Uuid;
 
-/// How long a member may be away before it is taken out of the record: a restart takes less.
+/// How long replication of a member may be broken before it is taken out of the record, and before it is copied anew.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// An empty server that lacks more transactions than this is copied rather than made to apply them one by one.
 pub const COPY_RATHER: u64 = 1000;
 /// Seconds between two tries to copy a server.
 pub const REBUILD_RETRY: i64 = 10;
-
-/// Errors of an applier that its relay log is to blame for: it is fetched again.
-const RELAY_LOG_ERRORS: [u32; 6] = [1594, 1595, 1871, 1872, 13117, 13121];
-/// A login that was refused, on a channel.
-const ACCESS_DENIED: u32 = 1045;
-
-/// Whether a receiver stopped because it could not reach its source, or was cut off: that is no fault of the channel.
-fn is_connection_error(number: u32) -> bool {
-    // All errors of the client library, and what a server says that starts, ends, is full or closed to others.
-    (2000..3000).contains(&number)
-        || [1040, 1053, 1129, 1158, 1159, 1160, 1161, 1203, 1226, 3032].contains(&number)
-}
+/// How long commits may wait for a passive server that answers the operator, before it is taken out of the record.
+pub const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
+/// The same for one that does not answer the operator: a commit that waits for a moment is no proof.
+pub const UNHEARD_AND_GONE: SignedDuration = SignedDuration::from_millis(300);
 
 /// Which row of the table holds: the first one that does.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,18 +37,42 @@ pub enum State {
         /// The one to record.
         active: Ordinal,
     },
-    /// The active server does not answer.
-    ActiveUnavailable,
-    /// The active server has not the data folder that was recorded.
-    ActiveDataLost,
+    /// The active server cannot serve, and the passive one takes over.
+    Failover(Cause),
+    /// The active server cannot serve, the passive one may lack something, and a person has accepted that.
+    AcceptingLoss(Cause, Unfit),
+    /// The active server cannot serve, and the passive one must not take over.
+    NoFailover(Cause, Unfit),
+    /// The active server refuses the operator's password.
+    ActiveDenied,
+    /// The active server is closed, and what it received as a passive one cannot be applied.
+    ActiveUnfit {
+        /// Number and text of the applier's error.
+        error: (u32, String),
+        /// A person has accepted that it is lost.
+        accepted: bool,
+    },
     /// The active server is closed.
-    ActiveClosed,
-    /// An account is missing on the active server, or has another password.
-    AccountsMissing,
+    ActiveClosed {
+        /// Transactions that it received as a passive one and has not applied.
+        unapplied: u64,
+    },
+    /// The active server is handed over to the passive one, nothing being wrong with it.
+    SwitchOver(Why),
     /// A recorded passive server is not what was recorded any more.
     MemberLost(Lost),
+    /// Commits wait for acknowledgements that nobody will send.
+    WaitingForNobody,
+    /// Commits wait for longer, or shorter, than was specified.
+    OtherTimeout,
+    /// An account is missing on the active server, or has another password.
+    AccountsMissing,
+    /// A former self of the passive server could still acknowledge.
+    Strangers(Vec<String>),
     /// The passive server is out, and the active one would take from it.
     ReverseChannelOpen,
+    /// The passive server has been gone for too long, and is made anew.
+    Replacing,
     /// The passive server does not answer.
     PassiveUnavailable,
     /// The passive server is being copied.
@@ -60,7 +80,12 @@ pub enum State {
     /// The passive server cannot get what it lacks from the active one's binary logs, or too slowly.
     RebuildNeeded(Rebuild),
     /// The passive server has transactions that the active one lacks.
-    Errant(GtidSet),
+    Errant {
+        /// Which.
+        set: GtidSet,
+        /// Too many to be saved.
+        too_many: bool,
+    },
     /// The passive server follows nobody, somebody else, or not as it should.
     PassiveDetached,
     /// The passive server would follow, but is stopped without an error.
@@ -91,8 +116,29 @@ pub enum Lost {
     Errant,
     /// It has to be copied.
     Behind,
-    /// It has not followed for longer than [`GRACE`].
+    /// Its replication has been broken for longer than [`GRACE`].
     Adrift,
+    /// It does not answer, and the active server hears nothing of it.
+    Gone,
+    /// It answers, and the active server has heard nothing of it for [`UNHEARD`].
+    Unheard,
+    /// Its Pod is being deleted.
+    Leaving,
+    /// The active server does not wait for it.
+    NotWaitedFor,
+    /// Its channel has to be set up anew, which throws away what it received.
+    Detached,
+}
+
+/// Why the active server is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// Its Pod is being deleted: a drain, an eviction, or a person.
+    Leaving,
+    /// `spec.preferredActive` was changed.
+    Preferred,
+    /// Its Pod is to be replaced.
+    Roll,
 }
 
 /// What is to be done about a server that cannot catch up.
@@ -123,66 +169,42 @@ pub enum Circle {
     Connecting,
 }
 
-/// The two servers of a pair that has a record, both up.
-#[derive(Clone, Copy)]
-struct Both<'a> {
-    o: &'a Observed,
-    record: &'a Record,
-    active: &'a ServerState,
-    passive: &'a ServerState,
-}
-
 /// Which row of the table holds.
 pub fn state(o: &Observed, now: Timestamp) -> State {
     let Some(record) = &o.record else {
         return unrecorded(o);
     };
-    let (a, p) = (record.active, record.passive());
-    let Some(active) = o.side(a).up() else {
-        return State::ActiveUnavailable;
-    };
-    if record.member(a) != Some(active.uuid.as_str()) {
-        return State::ActiveDataLost;
+    let p = record.passive();
+    if let Some(cause) = promotion::cause(o, record) {
+        return match promotion::fitness(o, record) {
+            Ok(()) => State::Failover(cause),
+            // It answers, and nobody can take over: it is looked after as it is.
+            Err(unfit) if cause == Cause::DiskFull => {
+                serving(o, record, now).unwrap_or(State::NoFailover(cause, unfit))
+            }
+            Err(unfit) if o.loss_accepted() && o.side(p).up().is_some() && unfit != Unfit::Leaving => {
+                State::AcceptingLoss(cause, unfit)
+            }
+            Err(unfit) => State::NoFailover(cause, unfit),
+        };
     }
-    if o.side(p).up().is_some_and(|s| s.uuid == active.uuid) {
-        return State::SameServerUuid;
-    }
-    if !active.writable() {
-        return State::ActiveClosed;
-    }
-    if o.account_mark.as_deref().is_some_and(|m| !active.has_accounts(m)) {
-        return State::AccountsMissing;
-    }
-    let Some(passive) = o.side(p).up() else {
-        if record.member(p).is_some() && adrift(o, now) {
-            return State::MemberLost(Lost::Adrift);
-        }
-        if record.member(p).is_none() && !idle(active.channel.as_ref()) {
-            return State::ReverseChannelOpen;
-        }
-        return State::PassiveUnavailable;
-    };
-    both_up(
-        Both {
-            o,
-            record,
-            active,
-            passive,
-        },
-        now,
-    )
+    serving(o, record, now).unwrap_or(State::ActiveDenied)
 }
 
 fn unrecorded(o: &Observed) -> State {
-    let (Some(a), Some(b)) = (o.side(0).up(), o.side(1).up()) else {
-        return State::WaitingForServers;
+    let (a, b) = match (o.side(0).up(), o.side(1).up()) {
+        (Some(a), Some(b)) => (a, b),
+        // A person says that the other one will not come back.
+        (Some(_), None) if o.loss_accepted() => return State::Electing { active: 0 },
+        (None, Some(_)) if o.loss_accepted() => return State::Electing { active: 1 },
+        _ => return State::WaitingForServers,
     };
     if a.uuid == b.uuid {
         return State::SameServerUuid;
     }
     let (only_a, only_b) = (a.executed.minus(&b.executed), b.executed.minus(&a.executed));
     let active = match (only_a.is_empty(), only_b.is_empty()) {
-        (true, true) => o.hint.unwrap_or(0),
+        (true, true) => o.hint.or(o.preferred).unwrap_or(0),
         (false, true) => 0,
         (true, false) => 1,
         // Nothing of anyone's on one of them: what only it has is of no use, and it is made again from the other.
@@ -197,23 +219,115 @@ fn unrecorded(o: &Observed) -> State {
     State::Electing { active }
 }
 
+/// The active server answers and has the recorded data; `None` when it does not answer.
+fn serving(o: &Observed, record: &Record, now: Timestamp) -> Option<State> {
+    let (a, p) = (record.active, record.passive());
+    let active = o.side(a).up()?;
+    let passive = o.side(p).up();
+    if passive.is_some_and(|s| s.uuid == active.uuid) {
+        return Some(State::SameServerUuid);
+    }
+    if let Some(why) = leaving(o, record, now) {
+        return Some(State::SwitchOver(why));
+    }
+    if !active.writable() {
+        return Some(closed(o, active));
+    }
+    if let Some(state) = waiting(o, record, active, now) {
+        return Some(state);
+    }
+    if let Some(state) = accounts(o, record, active) {
+        return Some(state);
+    }
+    Some(match Both::of(o, record) {
+        Some(both) => both_up(both, now),
+        None if record.member(p).is_none() && !idle(active.channel.as_ref()) => State::ReverseChannelOpen,
+        None if replace::due(o, now) => State::Replacing,
+        None => State::PassiveUnavailable,
+    })
+}
+
+/// The recorded active server is closed.
+fn closed(o: &Observed, active: &ServerState) -> State {
+    let unapplied = promotion::unapplied(active).count();
+    let fault = active.channel.as_ref().and_then(applier_fault);
+    match fault {
+        Some(error) if unapplied > 0 => State::ActiveUnfit {
+            error,
+            accepted: o.loss_accepted(),
+        },
+        _ => State::ActiveClosed { unapplied },
+    }
+}
+
+/// The active server's Pod is being deleted, and the passive one can take over.
+fn leaving(o: &Observed, record: &Record, now: Timestamp) -> Option<Why> {
+    let deleting = o.side(record.active).pod.as_ref().is_some_and(|p| p.deleting);
+    (deleting && may_switch_over(o, record, now)).then_some(Why::Leaving)
+}
+
+fn may_switch_over(o: &Observed, record: &Record, now: Timestamp) -> bool {
+    o.no_switchover_before.is_none_or(|t| t <= now)
+        && promotion::fitness(o, record).is_ok()
+        && promotion::close_behind(o, record)
+}
+
+/// Who waits for whom: rules P3 and P5.
+fn waiting(o: &Observed, record: &Record, active: &ServerState, now: Timestamp) -> Option<State> {
+    let p = record.passive();
+    let passive = o.side(p).up();
+    let source = active.source;
+    if record.member(p).is_none() {
+        // It waits already for one that is about to be recorded.
+        let joins = Both::of(o, record).is_some_and(Both::follows);
+        return (source.enabled && !joins).then_some(State::WaitingForNobody);
+    }
+    let unheard_for = |d: SignedDuration| {
+        o.unheard_since
+            .is_some_and(|since| now.duration_since(since) >= d)
+    };
+    let gone_on_alone = source.enabled && !source.waits && o.acknowledgement_timeout == STRICT_TIMEOUT;
+    let deleting = |i: Ordinal| o.side(i).pod.as_ref().is_some_and(|p| p.deleting);
+    let lost = match passive {
+        _ if !source.enabled || gone_on_alone => Some(Lost::NotWaitedFor),
+        _ if deleting(p) && !deleting(record.active) => Some(Lost::Leaving),
+        None if source.clients == 0 || unheard_for(UNHEARD_AND_GONE) => Some(Lost::Gone),
+        Some(_) if unheard_for(UNHEARD) => Some(Lost::Unheard),
+        _ => Both::of(o, record).and_then(|b| lost(b, now)),
+    };
+    if let Some(lost) = lost {
+        return Some(State::MemberLost(lost));
+    }
+    (source.timeout != o.acknowledgement_timeout).then_some(State::OtherTimeout)
+}
+
+/// Who may log in to take and to acknowledge.
+fn accounts(o: &Observed, record: &Record, active: &ServerState) -> Option<State> {
+    let mark = o.account_mark.as_deref()?;
+    let passive = o.side(record.passive()).up();
+    let admitted = |uuid: &str| active.admits(uuid, mark);
+    if !active.has_accounts(mark) || !admitted(&active.uuid) || passive.is_some_and(|s| !admitted(&s.uuid)) {
+        return Some(State::AccountsMissing);
+    }
+    let follower = match (passive, record.member(record.passive())) {
+        (Some(s), _) => s.uuid.as_str(),
+        (None, Some(member)) => member,
+        (None, None) => return None,
+    };
+    let known = [active.uuid.as_str(), follower].map(credentials::replication_user);
+    let strangers: Vec<String> = active
+        .followers
+        .iter()
+        .filter(|f| (!f.locked || f.dumps > 0) && !known.contains(&f.user))
+        .map(|f| f.user.clone())
+        .collect();
+    (!strangers.is_empty()).then_some(State::Strangers(strangers))
+}
+
 fn both_up(b: Both<'_>, now: Timestamp) -> State {
-    let p = b.record.passive();
-    if let Some(member) = b.record.member(p) {
-        if member != b.passive.uuid {
-            return State::MemberLost(Lost::OtherData);
-        }
-        let errant = errant(b);
-        if rebuild_needed(b, &errant) {
-            return State::MemberLost(Lost::Behind);
-        }
-        if !errant.is_empty() {
-            return State::MemberLost(Lost::Errant);
-        }
-        if adrift(b.o, now) {
-            return State::MemberLost(Lost::Adrift);
-        }
-    } else if !follows(b) && !idle(b.active.channel.as_ref()) {
+    let (o, p) = (b.o, b.record.passive());
+    let errant = b.errant();
+    if b.record.member(p).is_none() && !b.follows() && !idle(b.active.channel.as_ref()) {
         return State::ReverseChannelOpen;
     }
     if b.passive
@@ -223,24 +337,25 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
     {
         return State::Rebuilding;
     }
-    let errant = errant(b);
-    if rebuild_needed(b, &errant) {
-        return State::RebuildNeeded(rebuild(b));
+    if b.rebuild_needed(&errant) {
+        return State::RebuildNeeded(b.rebuild());
     }
     if !errant.is_empty() {
-        return State::Errant(errant);
+        return State::Errant {
+            too_many: errant.is_subset_of(&o.saved.union(&o.saved_by_name)),
+            set: errant,
+        };
     }
-    let Some(channel) = b
-        .passive
-        .channel
-        .as_ref()
-        .filter(|c| c.leads_to(&b.o.host(b.record.active)))
-    else {
+    let stray = !b.stray().is_empty();
+    let Some(channel) = b.channel().filter(|_| b.passive.acknowledges && !stray) else {
         return State::PassiveDetached;
     };
-    match thread_state(channel) {
+    match threads(channel) {
         Threads::Refetch => return State::PassiveDetached,
         Threads::Stopped => return State::PassiveStopped,
+        Threads::Broken(_) if b.record.member(p).is_none() && adrift(o, now) => {
+            return State::RebuildNeeded(b.rebuild());
+        }
         Threads::Broken(error) => return State::Broken { at: p, error },
         Threads::Connecting => return State::CatchingUp,
         Threads::Run => {}
@@ -248,131 +363,64 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
     if b.record.member(p).is_none() && !b.active.executed.is_subset_of(&b.passive.executed_later) {
         return State::CatchingUp;
     }
-    circle(b)
+    circle(b, now)
 }
 
-fn circle(b: Both<'_>) -> State {
+/// Why a member that answers is none any more.
+fn lost(b: Both<'_>, now: Timestamp) -> Option<Lost> {
+    if b.record.member(b.record.passive()) != Some(b.passive.uuid.as_str()) {
+        return Some(Lost::OtherData);
+    }
+    let errant = b.errant();
+    if b.rebuild_needed(&errant) {
+        return Some(Lost::Behind);
+    }
+    if !errant.is_empty() {
+        return Some(Lost::Errant);
+    }
+    let channel = b.channel();
+    if !b.passive.acknowledges
+        || !b.stray().is_empty()
+        || channel.is_none_or(|c| matches!(threads(c), Threads::Refetch))
+    {
+        return Some(Lost::Detached);
+    }
+    adrift(b.o, now).then_some(Lost::Adrift)
+}
+
+fn circle(b: Both<'_>, now: Timestamp) -> State {
     let (a, p) = (b.record.active, b.record.passive());
-    let Some(channel) = b.active.channel.as_ref().filter(|c| c.leads_to(&b.o.host(p))) else {
+    let host = b.o.host(p);
+    let channel = b.active.channel.as_ref();
+    let Some(channel) = channel.filter(|c| c.leads_to(&host, &b.active.uuid)) else {
         return State::CircleOpen(Circle::Detached);
     };
-    match thread_state(channel) {
+    match threads(channel) {
         Threads::Refetch => State::CircleOpen(Circle::Detached),
         Threads::Stopped => State::CircleOpen(Circle::Stopped),
         Threads::Connecting => State::CircleOpen(Circle::Connecting),
         Threads::Broken(error) => State::Broken { at: a, error },
         Threads::Run if b.record.member(p).is_none() => State::NotRecorded,
-        Threads::Run => State::Healthy,
+        Threads::Run => wished(b, now).map_or(State::Healthy, State::SwitchOver),
     }
 }
 
-/// What the threads of a channel say.
-enum Threads {
-    Run,
-    Connecting,
-    Stopped,
-    /// Set up again, with the present password and an empty relay log.
-    Refetch,
-    Broken((u32, String)),
-}
-
-fn thread_state(c: &Channel) -> Threads {
-    if !c.applier
-        && let Some(error) = &c.applier_error
-    {
-        return if RELAY_LOG_ERRORS.contains(&error.0) {
-            Threads::Refetch
-        } else {
-            Threads::Broken(error.clone())
-        };
-    }
-    match (&c.receiver_error, c.receiver) {
-        (Some((ACCESS_DENIED, _)), Receiver::Off | Receiver::Connecting) => Threads::Refetch,
-        (Some(error), Receiver::Off) if !is_connection_error(error.0) => Threads::Broken(error.clone()),
-        (_, Receiver::Off) => Threads::Stopped,
-        (_, Receiver::Connecting | Receiver::On) if !c.applier => Threads::Stopped,
-        (_, Receiver::Connecting) => Threads::Connecting,
-        (_, Receiver::On) => Threads::Run,
-    }
-}
-
-/// Whether no channel takes anything.
-fn idle(c: Option<&Channel>) -> bool {
-    c.is_none_or(Channel::stopped)
-}
-
-fn adrift(o: &Observed, now: Timestamp) -> bool {
-    o.adrift_since
-        .is_some_and(|since| now.duration_since(since) > GRACE)
-}
-
-/// The passive server takes from the active one, and has nothing of its own.
-fn follows(b: Both<'_>) -> bool {
-    b.passive
-        .channel
-        .as_ref()
-        .is_some_and(|c| c.leads_to(&b.o.host(b.record.active)) && c.runs())
-        && errant(b).is_empty()
-}
-
-/// What the passive server has and the active one has not. A transaction of the active one's own can reach the follower just
-/// before the active one counts it as executed, so those are not errant while it follows.
-fn errant(b: Both<'_>) -> GtidSet {
-    let rest = b.passive.executed.minus(&b.active.executed_later);
-    let takes = b
-        .passive
-        .channel
-        .as_ref()
-        .is_some_and(|c| c.leads_to(&b.o.host(b.record.active)) && c.runs());
-    match Uuid::try_parse(&b.active.uuid) {
-        Ok(uuid) if takes => rest.minus(&rest.of_server(uuid)),
-        _ => rest,
-    }
-}
-
-fn rebuild_needed(b: Both<'_>, errant: &GtidSet) -> bool {
-    let (a, p) = (b.active, b.passive);
-    let purged = !a.purged.is_subset_of(&p.executed_later);
-    let much = || a.executed.minus(&p.executed_later).count() > COPY_RATHER;
-    // One with errant transactions and data keeps them: a person has to look.
-    if !errant.is_empty() && !p.blank() {
-        return false;
-    }
-    purged
-        || !errant.is_empty()
-        || (p.blank() && a.version == p.version && a.can_clone && p.can_clone && much())
-}
-
-fn rebuild(b: Both<'_>) -> Rebuild {
-    if !b.active.can_clone || !b.passive.can_clone {
-        return Rebuild::Impossible;
-    }
-    let Some(run) = b.passive.clone.as_ref().filter(|c| c.stage == CloneStage::Failed) else {
-        return Rebuild::Now { failed: None };
-    };
-    let failed = run
-        .error
-        .as_ref()
-        .map_or_else(|| "interrupted".to_owned(), |(n, text)| format!("{text} ({n})"));
-    if run.ended_ago.is_some_and(|s| s < REBUILD_RETRY) {
-        Rebuild::Later { failed }
+/// All is well, and somebody wants the other one to be active.
+fn wished(b: Both<'_>, now: Timestamp) -> Option<Why> {
+    let (o, record) = (b.o, b.record);
+    let (a, p) = (record.active, record.passive());
+    let ready = |i: Ordinal| o.side(i).pod.as_ref().is_some_and(|p| p.ready && !p.deleting);
+    let why = if o.preferred == Some(p) && o.preferred != o.preferred_seen {
+        Why::Preferred
+    } else if o.outdated(a) && !o.outdated(p) && ready(a) && ready(p) {
+        Why::Roll
     } else {
-        Rebuild::Now { failed: Some(failed) }
-    }
+        return None;
+    };
+    may_switch_over(o, record, now).then_some(why)
 }
 
-/// Whether the passive server is what it should be, apart from the record: while it is not, the grace period runs.
-pub fn passive_follows(o: &Observed) -> bool {
-    let Some(record) = &o.record else { return true };
-    let (Some(active), Some(passive)) = (o.side(record.active).up(), o.side(other(record.active)).up())
-    else {
-        // Nothing can be said of a passive server while the active one is away: its own receiver has nobody to follow.
-        return o.side(record.active).up().is_none();
-    };
-    follows(Both {
-        o,
-        record,
-        active,
-        passive,
-    })
+/// Whether the receiver of a closed active server may still take, and so acknowledge, something.
+pub(super) fn receives(s: &ServerState) -> bool {
+    s.channel.as_ref().is_some_and(|c| c.receiver != Receiver::Off)
 }

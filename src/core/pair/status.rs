@@ -2,12 +2,14 @@
 
 use super::{
     decide::Decision,
+    durable::durable,
     observed::{Before, Desired, Observed, Ordinal, Record},
     verdict,
+    wish::Wish,
 };
 use crate::api::{
     MySQLPairStatus, conditions,
-    mysql_pair::{InSyncMember, Role, ServerStatus},
+    mysql_pair::{InSyncMember, Place, Role, ServerStatus},
     names,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -98,7 +100,11 @@ pub fn status(
     {
         new.shards = Some(active.shards.to_vec());
     }
+    if matches!(d.wish, Wish::Done | Wish::Refused(_)) {
+        new.observed_preferred_active = o.preferred.map(Place::of);
+    }
     conditions::set(&mut new.conditions, &d.overall.said(), generation, now);
+    conditions::set(&mut new.conditions, &[durable(o)], generation, now);
     new
 }
 

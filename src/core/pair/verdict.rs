@@ -1,14 +1,15 @@
 //! What is said of a pair as a whole, and of each server in one word.
 
 use super::{
-    decide::Action,
+    action::Action,
     observed::{
         CloneStage, Desired, Observed, Ordinal, PodState, Receiver, Server, Trouble, TroubleKind, Volume,
     },
+    promotion::{self, Cause, Unfit},
     reasons,
     state::{Circle, Rebuild, State},
 };
-use crate::api::conditions::Overall;
+use crate::api::{conditions::Overall, names};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// Words for the state of one server.
@@ -122,6 +123,21 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
             format!("{}: {}{claim}", o.pod_name(place), trouble.message),
         );
     }
+    if !matches!(
+        state,
+        State::Healthy | State::Failover(_) | State::ActiveClosed { .. }
+    ) && let Some(i) = disk_full(o)
+    {
+        let what = of_state(o, state);
+        return stalled(
+            reasons::DISK_FULL,
+            format!(
+                "the volume of {} is full: what it is told to write waits. Free space, or let `mysql.storage.size` grow. {}",
+                o.pod_name(i),
+                what.message()
+            ),
+        );
+    }
     let base = of_state(o, state);
     let rolling = [0, 1].into_iter().any(|i| o.outdated(i))
         || actions.iter().any(|a| matches!(a, Action::DeletePod { .. }));
@@ -176,20 +192,57 @@ fn of_state(o: &Observed, state: &State) -> Overall {
                 name(*active)
             ),
         ),
-        State::ActiveUnavailable => working(
+        State::Failover(cause) => working(
+            reasons::FAILING_OVER,
+            format!("{a} ({}): {}; {p} takes over", word(o, active), cause.describe()),
+        ),
+        State::AcceptingLoss(cause, _) => working(
+            reasons::FAILING_OVER,
+            format!(
+                "{a} ({}): {}; {p} takes over without what it may lack, as a person accepted",
+                word(o, active),
+                cause.describe()
+            ),
+        ),
+        State::NoFailover(cause, unfit) => no_failover(o, *cause, unfit),
+        State::ActiveDenied => working(
             reasons::ACTIVE_UNAVAILABLE,
+            format!("{a} is the active server and refuses the operator's password; it is restarted"),
+        ),
+        State::ActiveUnfit {
+            error: (number, text),
+            ..
+        } => stalled(
+            reasons::PROMOTION_UNFIT,
             format!(
-                "{a} ({}) is the active server and does not answer; it is opened again when it does",
-                word(o, active)
+                "{a} is the active server and cannot be opened: what it received cannot be applied: {text} ({number}). {}",
+                accept(o)
             ),
         ),
-        State::ActiveDataLost => stalled(
-            reasons::ACTIVE_DATA_LOST,
+        State::ActiveClosed { unapplied: 0 } => working(reasons::OPENING, format!("{a} is being opened")),
+        State::ActiveClosed { unapplied } => working(
+            reasons::APPLYING,
+            format!("{a} is opened as soon as it has applied {unapplied} transactions that it received"),
+        ),
+        State::SwitchOver(why) => working(
+            reasons::SWITCHING_OVER,
+            format!("{a} is handed over to {p}: {}", why.describe()),
+        ),
+        State::WaitingForNobody | State::OtherTimeout => working(
+            reasons::SETTING_DURABILITY,
+            format!("{a} takes writes; how long its commits wait for {p} is being set"),
+        ),
+        State::Strangers(users) => working(
+            reasons::LOCKING_OUT,
             format!(
-                "{a} is the recorded active server and has another data folder than the recorded one; it is kept closed. Bring its volume back, or remove `status.active` to let the servers be compared anew"
+                "{a} takes writes; accounts of former servers are locked: {}",
+                users.join(", ")
             ),
         ),
-        State::ActiveClosed => working(reasons::OPENING, format!("{a} is being opened")),
+        State::Replacing => working(
+            reasons::REPLACING,
+            format!("{a} takes writes; {p} has been gone for too long and is made anew"),
+        ),
         State::AccountsMissing => working(
             reasons::CREATING_ACCOUNTS,
             format!("accounts are being set up on {a}"),
@@ -220,10 +273,17 @@ fn of_state(o: &Observed, state: &State) -> Overall {
                 "{a} takes writes; {p} has to be copied from it, but the clone plugin is not active on both"
             ),
         ),
-        State::Errant(set) => stalled(
+        State::Errant { set, too_many: false } => working(
+            reasons::SAVING_ERRANT,
+            format!(
+                "{a} takes writes; {p} has transactions that {a} lacks; they are saved, then it is copied anew: {set}"
+            ),
+        ),
+        State::Errant { set, too_many: true } => stalled(
             reasons::ERRANT_TRANSACTIONS,
             format!(
-                "{a} takes writes; {p} has transactions that {a} lacks, nothing is taken from it: {set}. Save what is wanted of them, then delete its claim and its Pod"
+                "{a} takes writes; {p} has more transactions that {a} lacks than can be saved, nothing is taken from it: {set}. Save what is wanted of them, then {}",
+                annotate(o)
             ),
         ),
         State::PassiveDetached | State::PassiveStopped => working(
@@ -257,6 +317,90 @@ fn of_state(o: &Observed, state: &State) -> Overall {
             message: format!("{a} takes writes, {p} follows"),
         },
     }
+}
+
+/// The way out that only a person can choose.
+fn annotate(o: &Observed) -> String {
+    format!(
+        "set the annotation `{}: \"{}\"`",
+        names::ACCEPT_DATA_LOSS_ANNOTATION,
+        o.epoch
+    )
+}
+
+fn accept(o: &Observed) -> String {
+    format!("To go on without what is missing, {}", annotate(o))
+}
+
+/// The active server cannot serve, and the passive one must not take over.
+fn no_failover(o: &Observed, cause: Cause, unfit: &Unfit) -> Overall {
+    let (active, passive) = o.record.as_ref().map_or((0, 1), |r| (r.active, r.passive()));
+    let (a, p) = (o.pod_name(active), o.pod_name(passive));
+    let gone = format!(
+        "{a} is the active server ({}): {}",
+        word(o, active),
+        cause.describe()
+    );
+    let lost = cause == Cause::DataLost;
+    match unfit {
+        Unfit::Unreachable | Unfit::Leaving if lost => stalled(
+            reasons::ACTIVE_DATA_LOST,
+            format!(
+                "{gone}; it is kept closed, and {p} ({}) is waited for",
+                word(o, passive)
+            ),
+        ),
+        Unfit::Unreachable | Unfit::Leaving => working(
+            reasons::ACTIVE_UNAVAILABLE,
+            format!(
+                "{gone}; {p} ({}) cannot take over; whichever comes back first serves",
+                word(o, passive)
+            ),
+        ),
+        Unfit::NotMember => {
+            let missing = promotion::given_up(o, active, passive)
+                .filter(|set| !set.is_empty())
+                .map_or_else(String::new, |set| format!("; it is known to lack {set}"));
+            stalled(
+                if lost {
+                    reasons::ACTIVE_DATA_LOST
+                } else {
+                    reasons::NOT_IN_SYNC
+                },
+                format!(
+                    "{gone}; {p} is not in sync and may lack transactions that were acknowledged{missing}. Bring {a} back. {}",
+                    accept(o)
+                ),
+            )
+        }
+        Unfit::Detached => stalled(
+            reasons::PROMOTION_UNFIT,
+            format!(
+                "{gone}; {p} does not follow it, so what it received is not known. Bring {a} back. {}",
+                accept(o)
+            ),
+        ),
+        Unfit::Applier((number, text)) => stalled(
+            reasons::PROMOTION_UNFIT,
+            format!(
+                "{gone}; {p} cannot apply what it received: {text} ({number}). Mend it, or bring {a} back. {}",
+                accept(o)
+            ),
+        ),
+        Unfit::DiskFull => stalled(
+            reasons::DISK_FULL,
+            format!(
+                "{gone}; the volume of {p} is full as well. Free space, or let `mysql.storage.size` grow"
+            ),
+        ),
+    }
+}
+
+/// A volume that is full.
+fn disk_full(o: &Observed) -> Option<Ordinal> {
+    [0, 1]
+        .into_iter()
+        .find(|i| o.side(*i).up().is_some_and(|s| s.disk_full))
 }
 
 /// What keeps a Pod from running for longer than it may take.

@@ -1,7 +1,8 @@
 //! Finalizers, pauses, Pods and passwords: what stands beside the table.
 
 use super::super::{
-    decide::{Action, Children, Decision},
+    action::Action,
+    decide::{Children, Decision},
     observed::{CloneRun, CloneStage, Deletion, Desired, Observed, PodState, Server, Trouble, TroubleKind},
     reasons,
 };
@@ -33,11 +34,15 @@ fn a_new_pair_gets_its_finalizer_first_and_loses_it_when_it_holds_nothing() {
     let d = run(&o);
     assert_eq!((d.actions.len(), d.children), (0, Children::Apply));
     says(&d, reasons::HOLDS_SHARDS, false);
+    // Whoever is open is closed first.
     o.deletion = Some(Deletion { holds_shards: false });
     let d = run(&o);
     assert_eq!(
         (d.actions.as_slice(), d.children),
-        ([Action::RemoveFinalizer].as_slice(), Children::Leave)
+        (
+            [Action::Fence(0), Action::RemoveFinalizer].as_slice(),
+            Children::Leave
+        )
     );
 }
 
@@ -75,16 +80,16 @@ fn without_a_cluster_or_with_a_refused_specification_the_servers_are_looked_afte
         up(&mut o, 0).read_only = true;
         let d = run(&o);
         assert_eq!(
-            (d.actions.as_slice(), d.children),
-            ([Action::Open(0)].as_slice(), Children::Keep)
+            (d.actions.last(), d.children),
+            (Some(&Action::Open(0)), Children::Keep)
         );
         says(&d, reason, true);
     }
 }
 
 fn deleted(d: &Decision) -> Option<usize> {
-    match d.actions.as_slice() {
-        [Action::DeletePod { place, .. }] => Some(*place),
+    match d.actions.last() {
+        Some(Action::DeletePod { place, .. }) => Some(*place),
         _ => None,
     }
 }
@@ -102,10 +107,11 @@ fn a_changed_specification_rolls_the_passive_server_first_and_only_beside_a_heal
     let d = run(&o);
     assert_eq!(deleted(&d), Some(1));
     says(&d, reasons::ROLLING, false);
+    // The active one is handed over first, and only then replaced.
     o.sides[1].pod.as_mut().unwrap().spec_hash = Some(HASH.into());
-    assert_eq!(deleted(&run(&o)), Some(0));
-    o.sides[1].pod.as_mut().unwrap().ready = false;
     assert_eq!(deleted(&run(&o)), None);
+    o.sides[1].pod.as_mut().unwrap().ready = false;
+    assert_eq!(run(&o).actions, []);
     o.sides[1].pod.as_mut().unwrap().ready = true;
     up(&mut o, 1).channel = None;
     assert_eq!(deleted(&run(&o)), None);
@@ -146,6 +152,8 @@ fn a_passive_server_that_an_old_specification_makes_unwell_is_replaced_and_an_ac
 #[test]
 fn an_outdated_passive_server_is_replaced_rather_than_attached_but_not_in_the_middle_of_a_copy() {
     let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).channel = None;
     up(&mut o, 1).channel = None;
     outdated(&mut o, 1);
     assert_eq!(deleted(&run(&o)), Some(1));
@@ -217,6 +225,7 @@ fn each_transition_is_told_once() {
     assert_eq!(reasons_of(&o), [reasons::PAIR_READY]);
     o.before.ready = true;
     assert!(reasons_of(&o).is_empty());
+    out(&mut o);
     up(&mut o, 0).uuid = "00000000-0000-0000-0000-0000000000cc".into();
     up(&mut o, 0).read_only = true;
     up(&mut o, 0).super_read_only = true;

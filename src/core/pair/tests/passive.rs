@@ -1,13 +1,14 @@
 //! The rows of the table with both servers up and the active one open.
 
 use super::super::{
-    decide::Action,
+    action::Action,
     observed::{Channel, CloneRun, CloneStage, Observed, Receiver},
     reasons,
     state::{Circle, Rebuild, State},
 };
-use super::{channel, gtids, healthy, out, recorded, run, says, stopped, up};
+use super::{GRACE, channel, gtids, healthy, now, out, recorded, run, says, stopped, up};
 use crate::core::gtid::GtidSet;
+use k8s_openapi::jiff::SignedDuration;
 
 fn empty_passive(transactions: u32) -> Observed {
     let mut o = healthy();
@@ -79,15 +80,58 @@ fn rebuild_needed() {
 }
 
 #[test]
-fn errant() {
+fn errant_transactions_are_saved_before_the_server_is_copied_over() {
     let mut o = healthy();
     out(&mut o);
     up(&mut o, 0).channel = Some(stopped(1));
     up(&mut o, 1).executed = gtids("a:1-10,b:1-2");
+    let set = gtids("b:1-2");
     let d = run(&o);
-    assert_eq!((&d.state, d.actions.len()), (&State::Errant(gtids("b:1-2")), 0));
+    let save = Action::SaveErrant {
+        server: 1,
+        set: set.clone(),
+    };
+    assert_eq!(d.actions, [save]);
+    says(&d, reasons::SAVING_ERRANT, false);
+    o.saved = set.clone();
+    assert_eq!(run(&o).actions, [Action::Rebuild { server: 1, donor: 0 }]);
+    // Too many: a person has to look, and to say so.
+    (o.saved, o.saved_by_name) = (GtidSet::new(), set);
+    let d = run(&o);
+    assert!(d.actions.is_empty());
     says(&d, reasons::ERRANT_TRANSACTIONS, true);
     assert!(d.overall.message().contains(&gtids("b:1-2").to_string()));
+    o.accepted_loss = Some(2);
+    assert_eq!(run(&o).actions, [Action::Rebuild { server: 1, donor: 0 }]);
+}
+
+#[test]
+fn what_was_received_from_somebody_else_and_not_applied_is_thrown_away() {
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).channel = Some(stopped(1));
+    up(&mut o, 1).channel = Some(Channel {
+        received: gtids("b:7"),
+        ..stopped(0)
+    });
+    assert_eq!(run(&o).state, State::PassiveDetached);
+    up(&mut o, 1).channel = Some(Channel {
+        received: gtids("a:9"),
+        ..stopped(0)
+    });
+    assert_eq!(run(&o).state, State::PassiveStopped);
+}
+
+#[test]
+fn a_server_whose_replication_stays_broken_is_copied_anew() {
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).channel = Some(stopped(1));
+    let c = up(&mut o, 1).channel.as_mut().unwrap();
+    (c.applier, c.applier_error) = (false, Some((1062, "Duplicate entry".into())));
+    assert_eq!(run(&o).actions, [Action::Start(1)]);
+    o.adrift_since = Some(now() - GRACE - SignedDuration::from_secs(1));
+    assert_eq!(run(&o).actions, [Action::Rebuild { server: 1, donor: 0 }]);
 }
 
 #[test]
@@ -95,6 +139,8 @@ fn passive_detached() {
     let follow = Action::Follow { server: 1, source: 0 };
     let with = |c: Option<Channel>| {
         let mut o = healthy();
+        out(&mut o);
+        up(&mut o, 0).channel = Some(stopped(1));
         up(&mut o, 1).channel = c;
         run(&o)
     };
@@ -109,7 +155,16 @@ fn passive_detached() {
             verified_tls: false,
             ..channel(0)
         }),
-        // Another password, and a relay log that cannot be read.
+        // Another server's account, another password, a locked account, and a relay log that cannot be read.
+        Some(Channel {
+            user: "shardwright_r_0000000000000000".into(),
+            ..channel(0)
+        }),
+        Some(Channel {
+            receiver: Receiver::Connecting,
+            receiver_error: Some((3118, "locked".into())),
+            ..channel(0)
+        }),
         Some(Channel {
             receiver: Receiver::Connecting,
             receiver_error: Some((1045, "denied".into())),
@@ -212,5 +267,18 @@ fn not_recorded() {
     assert_eq!(
         (&d.state, recorded(&d)),
         (&State::NotRecorded, (0, 3, [true, true]))
+    );
+    // Commits wait first, then it reaches what was committed until then.
+    assert!(
+        matches!(
+            d.actions.as_slice(),
+            [
+                Action::SourceOn { server: 0, .. },
+                Action::Reach { server: 1, of: 0 },
+                Action::Record(_)
+            ]
+        ),
+        "{:?}",
+        d.actions
     );
 }

@@ -1,0 +1,108 @@
+//! The steps that a pass may take.
+
+use super::observed::{Ordinal, Record};
+use crate::core::gtid::GtidSet;
+
+/// One step. Each is safe to repeat; they are taken in order, and the first that fails ends the pass.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Puts the finalizer on.
+    AddFinalizer,
+    /// Takes the finalizer off.
+    RemoveFinalizer,
+    /// Closes a server that is not the recorded active one, and ends its source side (second half of rule P6). Statements that run on a
+    /// closed one may end first, for a second at most. Then, in this order: `offline_mode = ON`, so that whoever waits for an
+    /// acknowledgement gets an error; source side off; `super_read_only = ON`; `offline_mode = OFF`.
+    Fence(Ordinal),
+    /// Writes the record by compare-and-swap (rule P2).
+    Record(Record),
+    /// `read_only = OFF`, on the recorded active server alone (rule P1).
+    Open(Ordinal),
+    /// `super_read_only = ON` on the active server, for a planned switchover: within a second, or not at all. While no new record
+    /// follows it, the server is opened again at once.
+    Close(Ordinal),
+    /// Samples `gtid_executed` of `of` and waits until `server` has executed it, for two seconds at most; fails when it has not.
+    Reach {
+        /// The one that follows.
+        server: Ordinal,
+        /// The one whose position it is.
+        of: Ordinal,
+    },
+    /// Stops the receiver: from then on nobody gets an acknowledgement from this server (rule P6).
+    StopReceiver(Ordinal),
+    /// Starts the applier and waits until everything received is executed (rule P4), for a second at most; fails when it is not.
+    Apply(Ordinal),
+    /// Stops the channel and throws away what was received and not applied: a person has accepted that.
+    Discard(Ordinal),
+    /// Source side of semi-sync on, with this timeout.
+    SourceOn {
+        /// The active server.
+        server: Ordinal,
+        /// Milliseconds.
+        timeout: u64,
+    },
+    /// Source side of semi-sync off: commits no longer wait.
+    SourceOff(Ordinal),
+    /// Another timeout of the source side.
+    Timeout {
+        /// The active server.
+        server: Ordinal,
+        /// Milliseconds.
+        timeout: u64,
+    },
+    /// Sets up the accounts, in the binary log: clone, application, and replication for the servers with these `server_uuid`s.
+    Accounts {
+        /// The active server.
+        server: Ordinal,
+        /// Who may follow.
+        followers: Vec<String>,
+    },
+    /// Locks these replication accounts, in the binary log, and ends their dump threads.
+    LockOut {
+        /// The active server.
+        server: Ordinal,
+        /// Names of accounts.
+        users: Vec<String>,
+    },
+    /// Saves errant transactions of a server where they survive it.
+    SaveErrant {
+        /// Who has them.
+        server: Ordinal,
+        /// Which.
+        set: GtidSet,
+    },
+    /// Replaces a server that is gone for good: its volume is kept and let go of, its Pod deleted by force; the StatefulSet makes both anew.
+    Replace {
+        /// Its place.
+        place: Ordinal,
+        /// UID of the Pod, if there is one.
+        uid: Option<String>,
+    },
+    /// Points the channel of `server` at `source` anew and starts it.
+    Follow {
+        /// The one that follows.
+        server: Ordinal,
+        /// The one that is followed.
+        source: Ordinal,
+    },
+    /// Starts the channel as it is.
+    Start(Ordinal),
+    /// Stops the channel.
+    Stop(Ordinal),
+    /// Copies `donor` over `server` by CLONE, whose mysqld starts anew afterwards.
+    Rebuild {
+        /// The one that is overwritten.
+        server: Ordinal,
+        /// The one that is copied.
+        donor: Ordinal,
+    },
+    /// Deletes exactly this Pod; the StatefulSet makes it again, of the present specification.
+    DeletePod {
+        /// Its place.
+        place: Ordinal,
+        /// Its UID.
+        uid: String,
+        /// Nothing serves in it: it need not be given time for a clean shutdown, which one that starts over and over may never hear of.
+        down: bool,
+    },
+}

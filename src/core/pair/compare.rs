@@ -1,0 +1,188 @@
+//! The two servers of a pair beside each other: who has what, and who takes from whom.
+
+use super::{
+    observed::{Channel, CloneStage, Observed, Receiver, Record, ServerState, other},
+    state::{COPY_RATHER, GRACE, REBUILD_RETRY, Rebuild},
+};
+use crate::core::gtid::GtidSet;
+use k8s_openapi::jiff::Timestamp;
+use uuid::Uuid;
+
+/// Errors of an applier that its relay log is to blame for: it is fetched again.
+const RELAY_LOG_ERRORS: [u32; 6] = [1594, 1595, 1871, 1872, 13117, 13121];
+/// A login that was refused, on a channel.
+const ACCESS_DENIED: u32 = 1045;
+/// The account is locked, on a channel.
+const ACCOUNT_LOCKED: u32 = 3118;
+
+/// Whether a receiver stopped because it could not reach its source, or was cut off: that is no fault of the channel.
+fn is_connection_error(number: u32) -> bool {
+    // All errors of the client library, and what a server says that starts, ends, is full or closed to others.
+    (2000..3000).contains(&number)
+        || [1040, 1053, 1129, 1158, 1159, 1160, 1161, 1203, 1226, 3032].contains(&number)
+}
+
+/// The two servers of a pair that has a record, both up.
+#[derive(Clone, Copy)]
+pub(super) struct Both<'a> {
+    pub o: &'a Observed,
+    pub record: &'a Record,
+    pub active: &'a ServerState,
+    pub passive: &'a ServerState,
+}
+
+/// What the threads of a channel say.
+pub(super) enum Threads {
+    Run,
+    Connecting,
+    Stopped,
+    /// Set up again, with the present account and an empty relay log.
+    Refetch,
+    Broken((u32, String)),
+}
+
+pub(super) fn threads(c: &Channel) -> Threads {
+    if let Some(error) = applier_fault(c) {
+        return if RELAY_LOG_ERRORS.contains(&error.0) {
+            Threads::Refetch
+        } else {
+            Threads::Broken(error)
+        };
+    }
+    match (&c.receiver_error, c.receiver) {
+        (Some((ACCESS_DENIED | ACCOUNT_LOCKED, _)), Receiver::Off | Receiver::Connecting) => Threads::Refetch,
+        (Some(error), Receiver::Off) if !is_connection_error(error.0) => Threads::Broken(error.clone()),
+        (_, Receiver::Off) => Threads::Stopped,
+        (_, Receiver::Connecting | Receiver::On) if !c.applier => Threads::Stopped,
+        (_, Receiver::Connecting) => Threads::Connecting,
+        (_, Receiver::On) => Threads::Run,
+    }
+}
+
+/// What stopped the applier.
+pub(super) fn applier_fault(c: &Channel) -> Option<(u32, String)> {
+    c.applier_error.clone().filter(|_| !c.applier)
+}
+
+/// Whether no channel takes anything.
+pub(super) fn idle(c: Option<&Channel>) -> bool {
+    c.is_none_or(Channel::stopped)
+}
+
+pub(super) fn adrift(o: &Observed, now: Timestamp) -> bool {
+    o.adrift_since
+        .is_some_and(|since| now.duration_since(since) > GRACE)
+}
+
+impl<'a> Both<'a> {
+    /// Both servers, when they answer.
+    pub fn of(o: &'a Observed, record: &'a Record) -> Option<Self> {
+        Some(Both {
+            o,
+            record,
+            active: o.side(record.active).up()?,
+            passive: o.side(other(record.active)).up()?,
+        })
+    }
+
+    /// The passive server's channel, when it leads to the active one.
+    pub fn channel(self) -> Option<&'a Channel> {
+        let host = self.o.host(self.record.active);
+        self.passive
+            .channel
+            .as_ref()
+            .filter(|c| c.leads_to(&host, &self.passive.uuid))
+    }
+
+    fn takes(self) -> bool {
+        self.channel().is_some_and(Channel::runs)
+    }
+
+    /// The passive server takes from the active one, acknowledges what it takes, and has nothing of its own.
+    pub fn follows(self) -> bool {
+        self.takes() && self.passive.acknowledges && self.errant().is_empty()
+    }
+
+    /// What the passive server has and the active one has not. A transaction of the active one's own can reach the follower just
+    /// before the active one counts it as executed, so those are not errant while it follows.
+    pub fn errant(self) -> GtidSet {
+        let rest = self.passive.executed.minus(&self.active.executed_later);
+        match Uuid::try_parse(&self.active.uuid) {
+            Ok(uuid) if self.takes() => rest.minus(&rest.of_server(uuid)),
+            _ => rest,
+        }
+    }
+
+    /// What it received, has not applied, and the active one does not have: applying it would make it errant. While it takes from the
+    /// active one, that is what is on its way.
+    pub fn stray(self) -> GtidSet {
+        if self.takes() {
+            return GtidSet::new();
+        }
+        self.passive.channel.as_ref().map_or_else(GtidSet::new, |c| {
+            c.unapplied(&self.passive.executed)
+                .minus(&self.active.executed_later)
+        })
+    }
+
+    /// Transactions that the passive server has still to execute.
+    pub fn lag(self) -> u64 {
+        self.active.executed.minus(&self.passive.executed_later).count()
+    }
+
+    /// The passive server cannot get what it lacks from the active one's binary logs, or too slowly, or what it has of its own is nobody's or saved.
+    pub fn rebuild_needed(self, errant: &GtidSet) -> bool {
+        let (a, p) = (self.active, self.passive);
+        // One with errant transactions and data keeps them until they are saved.
+        if !errant.is_empty() && !p.blank() {
+            return errant.is_subset_of(&self.settled());
+        }
+        let purged = !a.purged.is_subset_of(&p.executed_later);
+        let much = || a.executed.minus(&p.executed_later).count() > COPY_RATHER;
+        purged
+            || !errant.is_empty()
+            || (p.blank() && a.version == p.version && a.can_clone && p.can_clone && much())
+    }
+
+    /// Errant transactions that need not be kept where they are: they were saved, or a person gives them up.
+    fn settled(self) -> GtidSet {
+        if self.o.loss_accepted() {
+            self.o.saved.union(&self.o.saved_by_name)
+        } else {
+            self.o.saved.clone()
+        }
+    }
+
+    pub fn rebuild(self) -> Rebuild {
+        if !self.active.can_clone || !self.passive.can_clone {
+            return Rebuild::Impossible;
+        }
+        let failed = self
+            .passive
+            .clone
+            .as_ref()
+            .filter(|c| c.stage == CloneStage::Failed);
+        let Some(run) = failed else {
+            return Rebuild::Now { failed: None };
+        };
+        let failed = run
+            .error
+            .as_ref()
+            .map_or_else(|| "interrupted".to_owned(), |(n, text)| format!("{text} ({n})"));
+        if run.ended_ago.is_some_and(|s| s < REBUILD_RETRY) {
+            Rebuild::Later { failed }
+        } else {
+            Rebuild::Now { failed: Some(failed) }
+        }
+    }
+}
+
+/// Whether the passive server is what it should be, apart from the record: while it is not, the grace period runs.
+pub fn passive_follows(o: &Observed) -> bool {
+    let Some(record) = &o.record else { return true };
+    match Both::of(o, record) {
+        Some(both) => both.follows(),
+        // Nothing can be said of a passive server while the active one is away: its own receiver has nobody to follow.
+        None => o.side(record.active).up().is_none(),
+    }
+}

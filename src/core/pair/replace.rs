@@ -1,0 +1,30 @@
+//! When a server that is gone for good is replaced: made anew, on another node, with a new volume.
+
+use super::observed::{Observed, Replacement, Volume, other};
+use k8s_openapi::jiff::Timestamp;
+
+/// Whether the passive server has been gone for so long that it is replaced. It must be no member, so that nothing that was
+/// acknowledged is only on it, and the active one must be open: the only good copy is never touched.
+pub fn due(o: &Observed, now: Timestamp) -> bool {
+    let (Some(record), Replacement::After(patience)) = (&o.record, o.replacement) else {
+        return false;
+    };
+    let place = other(record.active);
+    let active = o.side(record.active).up();
+    let serves =
+        active.is_some_and(|s| s.writable() && record.member(record.active) == Some(s.uuid.as_str()));
+    if !serves || record.member(place).is_some() || o.side(place).up().is_some() {
+        return false;
+    }
+    let side = o.side(place);
+    let node = side
+        .pod
+        .as_ref()
+        .and_then(|p| p.node_gone.as_ref())
+        .map(|n| n.since);
+    // Of a volume that is lost the API does not say since when.
+    let volume = o.adrift_since.filter(|_| side.volume == Volume::Lost);
+    node.into_iter()
+        .chain(volume)
+        .any(|since| now.duration_since(since) > patience)
+}

@@ -260,7 +260,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
         ],
         // The order of P5.
         State::MemberLost(_) => vec![with(None), Action::SourceOff(active)],
-        State::WaitingForNobody => vec![Action::SourceOff(active)],
+        State::WaitingForNobody => vec![again(record, epoch), Action::SourceOff(active)],
         State::OtherTimeout => vec![Action::Timeout {
             server: active,
             timeout,
@@ -348,11 +348,23 @@ fn opening(o: &Observed, record: &Record, unapplied: u64) -> Vec<Action> {
             server: active,
             timeout: o.acknowledgement_timeout,
         });
-    } else if server.source.enabled {
-        steps.push(Action::SourceOff(active));
+    } else {
+        steps.push(again(record, o.epoch + 1));
+        if server.source.enabled {
+            steps.push(Action::SourceOff(active));
+        }
     }
     steps.push(Action::Open(active));
     steps
+}
+
+/// The same once more, under another epoch. Whatever lets the active server acknowledge alone again is preceded by it: another operator may be
+/// about to record the passive one in, on what it saw before, and must find that void.
+fn again(record: &Record, epoch: i64) -> Action {
+    Action::Record(Record {
+        epoch,
+        ..record.clone()
+    })
 }
 
 fn with_member(record: &Record, epoch: i64, place: Ordinal, uuid: Option<String>) -> Record {

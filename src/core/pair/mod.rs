@@ -3,8 +3,8 @@
 mod action;
 mod compare;
 mod decide;
-pub mod gate;
 mod durable;
+pub mod gate;
 mod notes;
 pub mod observed;
 mod pods;

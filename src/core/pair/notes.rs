@@ -75,6 +75,14 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
                 )
             });
         }
+        // The same once more is nothing to tell.
+        Action::Record(r)
+            if o.record
+                .as_ref()
+                .is_some_and(|old| old.active == r.active && old.in_sync == r.in_sync) =>
+        {
+            return None;
+        }
         Action::Record(r) => recorded(o, state, r),
         Action::Open(i) => Note::normal(reasons::ACTIVE_OPENED, format!("{} takes writes", name(*i))),
         Action::Rebuild { server, donor } => Note::normal(

@@ -21,8 +21,8 @@ pub enum Wish {
     Refused(String),
 }
 
-/// The last epoch of a pair that has never had two members.
-const FIRST_EPOCH: i64 = 1;
+/// The last epoch of a pair that comes up and has not had two members: one is elected, and opened.
+const FIRST_EPOCH: i64 = 2;
 
 /// What becomes of the wish in this state.
 pub fn wish(o: &Observed, state: &State, now: Timestamp) -> Wish {

@@ -92,10 +92,10 @@ fn the_old_active_server_is_fenced_after_the_new_one_was_opened_and_at_once_when
         in_sync: [None, Some(UUIDS[1].into())],
     });
     up(&mut o, 1).channel = Some(stopped(0));
-    assert_eq!(steps(&run(&o)), ["Open(1)", "Fence(0)"]);
+    assert_eq!(steps(&run(&o)), ["Record", "Open(1)", "Fence(0)"]);
     // With `durability: Available` it goes on alone some time.
     up(&mut o, 0).source.timeout = 10_000;
-    assert_eq!(steps(&run(&o)), ["Fence(0)", "Open(1)"]);
+    assert_eq!(steps(&run(&o)), ["Fence(0)", "Record", "Open(1)"]);
     // A closed one whose source side is still on would wait for acknowledgements of what it applies.
     let a = up(&mut o, 0);
     (a.read_only, a.super_read_only) = (true, true);
@@ -251,9 +251,15 @@ fn active_closed() {
     // Alone it waits for nobody.
     let mut o = closed();
     o.record.as_mut().unwrap().in_sync[1] = None;
-    assert_eq!(steps(&run(&o)), ["Open(0)"]);
+    let d = run(&o);
+    assert_eq!(steps(&d), ["Record", "Open(0)"]);
+    assert_eq!(
+        recorded(&d),
+        (0, 3, [true, false]),
+        "a join that is under way becomes void"
+    );
     up(&mut o, 0).source = source();
-    assert_eq!(steps(&run(&o)), ["SourceOff(0)", "Open(0)"]);
+    assert_eq!(steps(&run(&o)), ["Record", "SourceOff(0)", "Open(0)"]);
     // One that was left in offline mode lets nobody in.
     let mut o = healthy();
     up(&mut o, 0).offline = true;
@@ -379,10 +385,9 @@ fn waiting_for_nobody() {
     assert_eq!(run(&o).state, State::NotRecorded);
     down(&mut o, 1);
     let d = run(&o);
-    assert_eq!(
-        (&d.state, d.actions.as_slice()),
-        (&State::WaitingForNobody, [Action::SourceOff(0)].as_slice())
-    );
+    assert_eq!(d.state, State::WaitingForNobody);
+    assert_eq!(steps(&d), ["Record", "SourceOff(0)"]);
+    assert_eq!(recorded(&d), (0, 3, [true, false]));
 }
 
 #[test]

@@ -56,6 +56,10 @@ fn rebuild_needed() {
     up(&mut few, 0).purged = GtidSet::new();
     up(&mut few, 1).executed = gtids("b:1");
     assert_eq!(run(&few).actions, std::slice::from_ref(&copy));
+    // What another server than the active one committed would not be taken.
+    let mut foreign = empty_passive(500);
+    up(&mut foreign, 0).executed = gtids("a:1-10,b:1");
+    assert_eq!(run(&foreign).actions, std::slice::from_ref(&copy));
     // After a failure it is tried again, but not at once.
     let failed = |ago| {
         Some(CloneRun {

@@ -8,6 +8,8 @@ pub const API: Duration = Duration::from_secs(10);
 pub const CONNECT: Duration = Duration::from_secs(5);
 /// For a statement that only reads state.
 pub const QUERY: Duration = Duration::from_secs(5);
+/// For a small statement of a failover, which a healthy server does in milliseconds; `STOP REPLICA` and turning semi-sync off take up to a second.
+pub const STEP: Duration = Duration::from_secs(4);
 /// For a statement that changes a server (accounts, channels, read_only).
 pub const CHANGE: Duration = Duration::from_secs(15);
 /// For the DDL of one database.

@@ -68,6 +68,10 @@ impl Error {
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_conflict)
     }
+    /// The API said what it did or did not do. Otherwise nobody can say.
+    pub fn is_answered(&self) -> bool {
+        self.status().is_some_and(|s| (400..500).contains(&s.code)) || matches!(self.source, Cause::Foreign)
+    }
     /// The object is not there (404).
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_not_found)

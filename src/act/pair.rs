@@ -1,6 +1,9 @@
 //! Carries out what was decided about a pair. Each step on a server runs on the connection that observed it, under that server's
 //! lock, and after the record was read once more (rule P7).
 
+mod objects;
+mod servers;
+
 use super::apply::{self, Error as ApiError};
 use crate::{
     api::{MySQLPair, names},
@@ -9,23 +12,16 @@ use crate::{
         databases::Naming,
         pair::{self, Action, Decision, Record, observed::Ordinal},
     },
-    deadline,
-    mysql::{self, Session, accounts, clone, fence, replication},
+    mysql::{self, Session, fence, replication},
     observe::{
         pair::Found,
         servers::{Seen, Servers},
     },
     report,
-    resources::stateful_set::CONFIG_DIR,
 };
-use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-};
-
-/// Time for a Pod in which nothing serves to end by itself.
-const DOWN_GRACE_SECONDS: u32 = 10;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use std::time::{Duration, Instant};
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +49,48 @@ pub enum Error {
     /// There are no credentials to do it with.
     #[error("there are no credentials")]
     NoCredentials,
+    /// A planned switchover was given up before it was recorded.
+    #[error("the switchover was given up, {}: {source}", if *.reopened { "the server is open again" } else { "the server is still closed" })]
+    Aborted {
+        /// Whether the active server was opened again at once; if not, the next pass does.
+        reopened: bool,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
+    /// This version cannot do it.
+    #[error("{0} is not supported yet")]
+    Unsupported(&'static str),
+}
+
+impl Error {
+    /// A server answered well but was not as far as it should be: the next pass sees how far it is.
+    pub fn is_not_reached(&self) -> bool {
+        matches!(
+            self,
+            Self::Server {
+                source: mysql::Error::NotReached(_),
+                ..
+            }
+        )
+    }
+    /// Nobody can say whether the API did what it was asked to do.
+    fn is_unknown(&self) -> bool {
+        matches!(self, Self::Api(e) if !e.is_answered())
+    }
+}
+
+/// What was done in a pass, also when a later step of it failed.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// The pair as last written, if it was.
+    pub written: Option<MySQLPair>,
+    /// A new record was written.
+    pub recorded: bool,
+    /// When the recorded active server was opened.
+    pub opened: Option<Timestamp>,
+    /// How long each step took that `status.lastChange` tells, by the name that it has there.
+    pub steps: Vec<(&'static str, Duration)>,
 }
 
 /// What a pass acts with.
@@ -69,11 +107,18 @@ pub struct Hands<'a> {
     pub credentials: Option<&'a Credentials>,
     /// How databases are called, when that is known.
     pub naming: Option<&'a Naming>,
-    /// The record that was decided upon.
+    /// The record that was decided upon, or written since.
     record: Option<Record>,
     locked: [bool; 2],
-    /// The pair as last written.
-    written: Option<MySQLPair>,
+    /// The record was read under the locks that are held.
+    confirmed: bool,
+    /// The active server was closed for a switchover that is not recorded.
+    closed: Option<Ordinal>,
+    /// A receiver was stopped for it.
+    stopped: Option<Ordinal>,
+    /// Commits began to wait in this pass.
+    joining: bool,
+    done: Done,
 }
 
 impl<'a> Hands<'a> {
@@ -96,86 +141,120 @@ impl<'a> Hands<'a> {
             naming,
             record,
             locked: [false; 2],
-            written: None,
+            confirmed: false,
+            closed: None,
+            stopped: None,
+            joining: false,
+            done: Done::default(),
         }
     }
 
-    /// Takes the steps in their order; the first that fails ends them. Returns the pair as last written, if it was.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn act(mut self, decision: &Decision) -> Result<Option<MySQLPair>, Error> {
+    /// Takes the steps in their order; the first that fails ends them.
+    pub async fn act(mut self, decision: &Decision) -> (Done, Result<(), Error>) {
         let mut result = Ok(());
-        for action in &decision.actions {
+        let last = decision.actions.last();
+        for (i, action) in decision.actions.iter().enumerate() {
+            let began = Instant::now();
+            let rest = decision.actions.get(i + 1..).unwrap_or_default();
+            result = self.step(action, rest).await;
+            let took = began.elapsed();
             tracing::info!(
                 namespace = self.found.namespace,
                 pair = self.found.name,
                 ?action,
                 reason = decision.overall.reason(),
+                milliseconds = took.as_millis(),
+                error = result.as_ref().err().map(tracing::field::display),
                 "step"
             );
-            result = self.step(action).await;
-            if result.is_err() {
-                break;
+            match (&result, name_of(action)) {
+                (Ok(()), Some(name)) => self.done.steps.push((name, took)),
+                // A pair that goes is not held up by a server that cannot be closed.
+                (Err(_), _)
+                    if matches!(action, Action::Fence(_)) && last == Some(&Action::RemoveFinalizer) =>
+                {
+                    result = Ok(());
+                }
+                (Err(_), _) => break,
+                _ => {}
             }
         }
+        if let (Err(source), Some(closed)) = (&result, self.closed) {
+            let reopened = !source.is_unknown() && self.take_back(closed).await;
+            result = result.map_err(|source| Error::Aborted {
+                reopened,
+                source: Box::new(source),
+            });
+        }
         for (seen, locked) in self.seen.iter_mut().zip(self.locked) {
-            if let (Some(session), true) = (&mut seen.session, locked) {
+            if let (Some(session), true) = (&mut seen.session, locked)
+                && !session.is_broken()
+            {
                 // A lock that is not given back goes with the connection.
                 let _ = session.unlock().await;
             }
         }
-        result.map(|()| self.written)
+        (self.done, result)
     }
 
-    async fn step(&mut self, action: &Action) -> Result<(), Error> {
+    /// The active server is opened again after a switchover that came to nothing, still under its lock. Whether it is.
+    async fn take_back(&mut self, closed: Ordinal) -> bool {
+        if self.confirm().await.is_err() {
+            return false;
+        }
+        let stopped = self.stopped;
+        if let Some(session) = stopped.and_then(|i| self.seen.get_mut(i)?.session.as_mut())
+            && let Err(error) = replication::start(session).await
+        {
+            tracing::warn!(%error, "a receiver that was stopped does not start");
+        }
+        match self.seen.get_mut(closed).and_then(|s| s.session.as_mut()) {
+            Some(session) => fence::open(session).await.is_ok(),
+            None => false,
+        }
+    }
+
+    async fn step(&mut self, action: &Action, rest: &[Action]) -> Result<(), Error> {
         match action {
             Action::AddFinalizer => self.finalizer(true).await,
             Action::RemoveFinalizer => self.finalizer(false).await,
-            Action::Record(record) => self.record(record).await,
+            Action::Record(record) => self.record(record, rest).await,
             Action::DeletePod { place, uid, down } => self.delete_pod(*place, uid, *down).await,
-            Action::Fence(i) => {
-                let session = self.session(*i).await?;
-                let result = fence::close(session).await;
-                self.done(*i, "close", result)
-            }
-            Action::Open(i) => {
-                let session = self.session(*i).await?;
-                let result = fence::open(session).await;
-                self.done(*i, "open", result)
-            }
-            Action::Accounts(i) => {
-                let (Some(credentials), Some(naming)) = (self.credentials, self.naming) else {
-                    return Err(Error::NoCredentials);
-                };
-                let session = self.session(*i).await?;
-                let result = accounts::set_up(session, credentials, naming).await;
-                self.done(*i, "set up accounts", result)
-            }
-            Action::Follow { server, source } => {
-                let password = &self.credentials.ok_or(Error::NoCredentials)?.replication_password;
-                let (host, ca_file) = (self.host(*source), ca_file());
-                let session = self.session(*server).await?;
-                let source = replication::Source {
-                    host: &host,
-                    port: names::MYSQL_PORT,
-                    password,
-                    ca_file: &ca_file,
-                };
-                let result = replication::follow(session, &source).await;
-                self.done(*server, "follow", result)
-            }
-            Action::Start(i) => {
-                let session = self.session(*i).await?;
-                let result = replication::start(session).await;
-                self.done(*i, "start replication", result)
-            }
-            Action::Stop(i) => {
-                let session = self.session(*i).await?;
-                let result = replication::stop(session).await;
-                self.done(*i, "stop replication", result)
-            }
+            Action::SaveErrant { .. } => Err(Error::Unsupported("saving of errant transactions")),
+            Action::Replace { .. } => Err(Error::Unsupported("replacement of a server")),
             Action::Rebuild { server, donor } => self.rebuild(*server, *donor).await,
+            Action::Follow { server, source } => self.follow(*server, *source).await,
+            Action::Reach { server, of } => self.reach(*server, *of).await,
+            Action::Accounts { server, followers } => self.accounts(*server, followers).await,
+            Action::Open(i) => {
+                self.on(action, *i).await?;
+                self.done.opened = Some(Timestamp::now());
+                Ok(())
+            }
+            Action::Close(i) => {
+                // Before it is tried: one that fails half-way is opened again as well.
+                self.session(*i).await?;
+                self.closed = Some(*i);
+                self.on(action, *i).await
+            }
+            Action::SourceOn { server, .. } => {
+                self.on(action, *server).await?;
+                self.joining = true;
+                Ok(())
+            }
+            Action::StopReceiver(i) => {
+                self.on(action, *i).await?;
+                self.stopped = Some(*i);
+                Ok(())
+            }
+            Action::Fence(i)
+            | Action::Apply(i)
+            | Action::Discard(i)
+            | Action::SourceOff(i)
+            | Action::Timeout { server: i, .. }
+            | Action::LockOut { server: i, .. }
+            | Action::Start(i)
+            | Action::Stop(i) => self.on(action, *i).await,
         }
     }
 
@@ -185,7 +264,7 @@ impl<'a> Hands<'a> {
     fn pod(&self, i: Ordinal) -> String {
         names::pod(&self.found.name, i)
     }
-    fn done(&self, i: Ordinal, step: &'static str, result: Result<(), mysql::Error>) -> Result<(), Error> {
+    fn done<T>(&self, i: Ordinal, step: &'static str, result: Result<T, mysql::Error>) -> Result<T, Error> {
         result.map_err(|source| Error::Server {
             pod: self.pod(i),
             step,
@@ -195,23 +274,31 @@ impl<'a> Hands<'a> {
 
     /// The connection that observed the server, with its lock, after the record was read once more.
     async fn session(&mut self, i: Ordinal) -> Result<&mut Session, Error> {
-        let pod = self.pod(i);
-        let first = self.locked.get(i).is_some_and(|l| !l);
-        if first {
-            let session = self.seen.get_mut(i).and_then(|s| s.session.as_mut());
-            let session = session.ok_or_else(|| Error::NoConnection(pod.clone()))?;
-            session.lock().await.map_err(|source| Error::Server {
-                pod: pod.clone(),
-                step: "lock",
-                source,
-            })?;
-            if let Some(l) = self.locked.get_mut(i) {
-                *l = true;
-            }
+        self.lock(i).await?;
+        if !self.confirmed {
             self.confirm().await?;
+            self.confirmed = true;
         }
+        let pod = self.pod(i);
         let session = self.seen.get_mut(i).and_then(|s| s.session.as_mut());
         session.ok_or(Error::NoConnection(pod))
+    }
+
+    /// Takes the server's lock, unless it is held already. What was read before it proves nothing any more.
+    async fn lock(&mut self, i: Ordinal) -> Result<(), Error> {
+        if self.locked.get(i).is_some_and(|l| *l) {
+            return Ok(());
+        }
+        let pod = self.pod(i);
+        let session = self.seen.get_mut(i).and_then(|s| s.session.as_mut());
+        let session = session.ok_or(Error::NoConnection(pod))?;
+        let locked = session.lock().await;
+        self.done(i, "lock", locked)?;
+        if let Some(l) = self.locked.get_mut(i) {
+            *l = true;
+        }
+        self.confirmed = false;
+        Ok(())
     }
 
     /// Whether the record and the pair are still what was decided upon.
@@ -228,102 +315,54 @@ impl<'a> Hands<'a> {
         if same { Ok(()) } else { Err(Error::Superseded) }
     }
 
-    /// Rule P2: by compare-and-swap on what was read at the beginning of the pass.
-    async fn record(&mut self, record: &Record) -> Result<(), Error> {
-        let old = self.found.status();
-        let mut new = old.clone();
+    /// Rule P2: by compare-and-swap on what was read at the beginning of the pass, or written in it. The servers that the rest of the steps
+    /// change are locked before: so the swap is at the same time the reading of the record under their locks.
+    async fn record(&mut self, record: &Record, rest: &[Action]) -> Result<(), Error> {
+        for i in rest.iter().filter_map(server_of) {
+            self.lock(i).await?;
+        }
+        let seen = self.done.written.as_ref().unwrap_or(&self.found.pair);
+        let old = seen.status.clone();
+        let mut new = old.clone().unwrap_or_default();
         record.write_to(&self.found.name, &mut new);
-        let seen = self.written.as_ref().unwrap_or(&self.found.pair);
         let written =
-            report::status::write(self.client, names::MANAGER_PAIR, seen, seen.status.as_ref(), &new).await?;
+            report::status::write(self.client, names::MANAGER_PAIR, seen, old.as_ref(), &new).await?;
         if written.is_some() {
-            self.written = written;
+            self.done.written = written;
+            self.confirmed = true;
         }
         self.record = Some(record.clone());
+        self.done.recorded = true;
+        self.closed = None;
         Ok(())
     }
+}
 
-    async fn finalizer(&mut self, on: bool) -> Result<(), Error> {
-        let pair = &self.found.pair;
-        let mut finalizers = pair.finalizers().to_vec();
-        finalizers.retain(|f| f != names::FINALIZER);
-        if on {
-            finalizers.push(names::FINALIZER.to_owned());
-        }
-        let body = serde_json::json!({
-            "metadata": { "resourceVersion": pair.resource_version(), "finalizers": finalizers },
-        });
-        let pp = PatchParams {
-            field_manager: Some(names::MANAGER_PAIR.to_owned()),
-            ..PatchParams::default()
-        };
-        let api = Api::<MySQLPair>::namespaced(self.client.clone(), &self.found.namespace);
-        let body = Patch::Merge(body);
-        let call = api.patch(&self.found.name, &pp, &body);
-        match apply::call("patch the finalizers of", apply::describe(pair), call).await {
-            Ok(pair) => {
-                self.written = Some(pair);
-                Ok(())
-            }
-            // It went with its last finalizer.
-            Err(e) if !on && e.is_not_found() => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+/// The server that a step changes and that only it changes: fences of the other one come later, and wait for nothing.
+fn server_of(action: &Action) -> Option<Ordinal> {
+    match action {
+        Action::StopReceiver(i)
+        | Action::Apply(i)
+        | Action::Open(i)
+        | Action::Discard(i)
+        | Action::SourceOff(i)
+        | Action::SourceOn { server: i, .. } => Some(*i),
+        _ => None,
     }
+}
 
-    async fn delete_pod(&self, place: Ordinal, uid: &str, down: bool) -> Result<(), Error> {
-        self.confirm().await?;
-        let pod = self.found.pods.get(place).and_then(Option::as_ref);
-        let Some(pod) = pod.filter(|p| p.metadata.uid.as_deref() == Some(uid)) else {
-            return Ok(());
-        };
-        let dp = DeleteParams {
-            grace_period_seconds: down.then_some(DOWN_GRACE_SECONDS),
-            preconditions: Some(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        let api = Api::<Pod>::namespaced(self.client.clone(), &self.found.namespace);
-        match apply::call("delete", apply::describe(pod), api.delete(&self.pod(place), &dp)).await {
-            Err(e) if !e.is_not_found() => Err(e.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Starts a copy, which goes on after the pass on the connection that observed the server, its lock held all the while.
-    async fn rebuild(&mut self, server: Ordinal, donor: Ordinal) -> Result<(), Error> {
-        let key = key(&self.found.namespace, &self.pod(server));
-        if self.servers.copying(&key) {
-            return Ok(());
-        }
-        let donor = clone::Donor {
-            host: self.host(donor),
-            port: names::MYSQL_PORT,
-            password: self
-                .credentials
-                .ok_or(Error::NoCredentials)?
-                .replication_password
-                .clone(),
-            ca_file: ca_file(),
-        };
-        let pod = self.pod(server);
-        let result = clone::prepare(self.session(server).await?, &donor).await;
-        self.done(server, "prepare a copy", result)?;
-        let session = self.seen.get_mut(server).and_then(|s| s.session.take());
-        let mut session = session.ok_or_else(|| Error::NoConnection(pod.clone()))?;
-        let task = tokio::spawn(async move {
-            // The answer of one that went well never comes, mysqld ends before: what became of it is observed.
-            match deadline::within(clone::LIMIT, clone::run(&mut session, &donor)).await {
-                Ok(Ok(())) => tracing::info!(pod, "copied"),
-                Ok(Err(error)) => tracing::info!(pod, %error, "the copy ended"),
-                Err(error) => tracing::warn!(pod, %error, "the copy was given up"),
-            }
-        });
-        self.servers.copy(&key, task);
-        Ok(())
-    }
+/// The name of a step in `status.lastChange`.
+fn name_of(action: &Action) -> Option<&'static str> {
+    Some(match action {
+        Action::Close(_) => "closed",
+        Action::Reach { .. } => "reached",
+        Action::Record(_) => "recorded",
+        Action::StopReceiver(_) => "received",
+        Action::Apply(_) => "applied",
+        Action::Discard(_) => "discarded",
+        Action::Open(_) => "opened",
+        _ => return None,
+    })
 }
 
 /// Under which the connections of a server are held.
@@ -331,6 +370,34 @@ pub fn key(namespace: &str, pod: &str) -> String {
     format!("{namespace}/{pod}")
 }
 
-fn ca_file() -> String {
-    format!("{CONFIG_DIR}/tls/ca.crt")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(source: mysql::Error) -> Error {
+        Error::Server {
+            pod: "p-0".into(),
+            step: "apply",
+            source,
+        }
+    }
+
+    #[test]
+    fn what_was_not_reached_is_told_from_what_failed() {
+        assert!(failed(mysql::Error::NotReached("behind".into())).is_not_reached());
+        assert!(!failed(mysql::Error::Protocol("broken".into())).is_not_reached());
+    }
+
+    #[test]
+    fn an_aborted_switchover_says_whether_writes_go_on() {
+        let aborted = |reopened| Error::Aborted {
+            reopened,
+            source: Box::new(failed(mysql::Error::NotReached("behind".into()))),
+        };
+        assert_eq!(
+            aborted(true).to_string(),
+            "the switchover was given up, the server is open again: p-0: apply: behind"
+        );
+        assert!(aborted(false).to_string().contains("still closed"));
+    }
 }

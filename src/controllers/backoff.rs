@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, hash::Hash, sync::Mutex, time::Duration};
 
-const FIRST: Duration = Duration::from_millis(200);
+/// After the first failure.
+pub const FIRST: Duration = Duration::from_millis(200);
 const CEILING: Duration = Duration::from_secs(15);
 
 /// Failures in a row, by object.

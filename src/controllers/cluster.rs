@@ -108,8 +108,8 @@ async fn run_in(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let (client, scope) = (ctx.client.clone(), scope.as_deref());
-    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope);
-    let (ranges, range_events) = reflected::<ShardRange>(&client, scope);
+    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope, watcher::Config::default());
+    let (ranges, range_events) = reflected::<ShardRange>(&client, scope, watcher::Config::default());
     let controller = Controller::new(api::<ShardCluster>(&client, scope), watcher::Config::default());
     let clusters = controller.store();
     let env = Arc::new(Env {

@@ -117,8 +117,8 @@ async fn run_in(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let (client, scope) = (ctx.client.clone(), scope.as_deref());
-    let (clusters, cluster_events) = reflected::<ShardCluster>(&client, scope);
-    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope);
+    let (clusters, cluster_events) = reflected::<ShardCluster>(&client, scope, watcher::Config::default());
+    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope, watcher::Config::default());
     let controller = Controller::new(api::<ShardRange>(&client, scope), watcher::Config::default());
     let ranges = controller.store();
     let siblings = Siblings::new(ranges.clone());

@@ -40,11 +40,12 @@ where
     }
 }
 
-/// All objects of a kind, kept in memory, and a stream of those that change, deletions included. The memory follows the stream: it is as
+/// All objects of a kind that `config` selects, kept in memory, and a stream of those that change, deletions included. The memory follows the stream: it is as
 /// far as the last object that the stream gave.
 pub fn reflected<K>(
     client: &Client,
     scope: Option<&str>,
+    config: watcher::Config,
 ) -> (
     Store<K>,
     impl Stream<Item = Result<K, watcher::Error>> + Send + use<K>,
@@ -60,7 +61,7 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     let (store, writer) = reflector::store::<K>();
-    let events = watcher(api::<K>(client, scope), watcher::Config::default())
+    let events = watcher(api::<K>(client, scope), config)
         .default_backoff()
         .reflect(writer)
         .touched_objects();

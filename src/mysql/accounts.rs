@@ -1,22 +1,29 @@
-//! The accounts that are made on the active server and reach the passive one through the binary log: replication, clone and
-//! application. The operator's own account is not among them: mysqld makes it at every boot.
+//! The accounts that are made on the active server and reach the passive one through the binary log: clone, application, and one
+//! replication account for each incarnation of a server. The operator's own account is not among them: mysqld makes it at every boot.
 
 use super::{Error, conn::literal, session::Session};
 use crate::{
     core::{
-        credentials::{APP_USER, CLONE_USER, Credentials, REPLICATION_USER},
+        credentials::{APP_USER, CLONE_USER, Credentials, replication_user},
         databases::Naming,
     },
     deadline,
 };
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 /// Version of what [`statements`] grants: a change of it sets the accounts up anew.
-const GRANTS: &str = "2";
+const GRANTS: &str = "3";
 /// The password's rules are the account's own: a general one would let it expire, or refuse the same password when it is set again.
 const OWN_RULES: &str =
     "PASSWORD EXPIRE NEVER PASSWORD HISTORY 0 PASSWORD REUSE INTERVAL 0 DAY ACCOUNT UNLOCK";
+/// For dump threads that were told to end.
+const THREADS_END: Duration = Duration::from_secs(2);
+/// Between two looks at whether they have.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// Key of the mark in a user's attributes.
 pub(super) const MARK_KEY: &str = "shardwright";
 
@@ -39,40 +46,96 @@ pub fn mark(credentials: &Credentials, naming: &Naming) -> String {
     })
 }
 
-/// Makes the three accounts, or brings them up to date, and marks them; the mark comes last, so that a try that was cut short is
-/// repeated.
+/// Makes the accounts, or brings them up to date, and marks them; the mark comes last, so that a try that was cut short is
+/// repeated. `followers` are the `server_uuid`s of the servers that may follow; an account of theirs that was locked is unlocked.
 ///
 /// # Errors
 /// As [`Error`].
-pub async fn set_up(s: &mut Session, credentials: &Credentials, naming: &Naming) -> Result<(), Error> {
-    for sql in statements(credentials, naming) {
-        s.run(deadline::CHANGE, sql).await?;
+pub async fn set_up(
+    s: &mut Session,
+    credentials: &Credentials,
+    naming: &Naming,
+    followers: &[String],
+) -> Result<(), Error> {
+    for sql in statements(credentials, naming, followers) {
+        s.run(deadline::STEP, sql).await?;
     }
     Ok(())
 }
 
-fn statements(c: &Credentials, naming: &Naming) -> Vec<String> {
+/// Locks these accounts, and ends the dump threads that run with them; returns when those are gone. So no former self of a server can
+/// acknowledge for its successor (rule P3).
+///
+/// # Errors
+/// As [`Error`]; [`Error::NotReached`] when a thread does not end.
+pub async fn lock_out(s: &mut Session, users: &[String]) -> Result<(), Error> {
+    for user in users {
+        s.run(
+            deadline::STEP,
+            format!("ALTER USER IF EXISTS {}@'%' ACCOUNT LOCK", literal(user)),
+        )
+        .await?;
+    }
+    let began = Instant::now();
+    loop {
+        let threads: Vec<u64> = s.rows(deadline::QUERY, dump_threads(users)).await?;
+        if threads.is_empty() {
+            return Ok(());
+        }
+        if began.elapsed() > THREADS_END {
+            return Err(Error::NotReached(format!(
+                "{} dump threads of servers that are out do not end",
+                threads.len()
+            )));
+        }
+        for id in threads {
+            match s.run(deadline::STEP, format!("KILL CONNECTION {id}")).await {
+                // ER_NO_SUCH_THREAD.
+                Err(e) if e.code() == Some(1094) => {}
+                other => other?,
+            }
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+fn dump_threads(users: &[String]) -> String {
+    // An empty list is none in SQL.
+    let users: Vec<String> = users
+        .iter()
+        .map(|u| literal(u))
+        .chain(["NULL".to_owned()])
+        .collect();
+    format!(
+        "SELECT id FROM performance_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user IN ({})",
+        users.join(", ")
+    )
+}
+
+fn statements(c: &Credentials, naming: &Naming, followers: &[String]) -> Vec<String> {
     let mark = mark(c, naming);
     let mut out = vec![];
-    let accounts = [
+    let replication = |uuid: &String| {
         (
-            REPLICATION_USER,
+            replication_user(uuid),
             &c.replication_password,
             "REPLICATION SLAVE ON *.*".to_owned(),
-        ),
+        )
+    };
+    let accounts = followers.iter().map(replication).chain([
         (
-            CLONE_USER,
+            CLONE_USER.to_owned(),
             &c.replication_password,
             "BACKUP_ADMIN ON *.*".to_owned(),
         ),
         (
-            APP_USER,
+            APP_USER.to_owned(),
             &c.app_password,
             format!("SELECT, INSERT, UPDATE, DELETE ON `{}`.*", naming.grant_pattern()),
         ),
-    ];
+    ]);
     for (user, password, grant) in accounts {
-        let account = format!("{}@'%'", literal(user));
+        let account = format!("{}@'%'", literal(&user));
         let tls = if user == APP_USER { "NONE" } else { "SSL" };
         let with = format!(
             "IDENTIFIED WITH caching_sha2_password BY {} REQUIRE {tls} {OWN_RULES}",
@@ -112,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_application_may_do_nothing_but_read_and_write_rows_of_shards() {
-        let grants: Vec<_> = statements(&credentials("a"), &naming("my_db"))
+        let grants: Vec<_> = statements(&credentials("a"), &naming("my_db"), &[])
             .into_iter()
             .filter(|s| s.starts_with("GRANT") && s.contains("'app'"))
             .collect();
@@ -120,6 +183,25 @@ mod tests {
             grants,
             [r"GRANT SELECT, INSERT, UPDATE, DELETE ON `my\_db_____`.* TO 'app'@'%'"]
         );
+    }
+
+    #[test]
+    fn each_server_that_follows_has_an_account_of_its_own() {
+        let uuids = ["a", "b"].map(str::to_owned);
+        let made: Vec<_> = statements(&credentials("a"), &naming("db"), &uuids)
+            .into_iter()
+            .filter(|s| s.starts_with("GRANT REPLICATION SLAVE"))
+            .collect();
+        let expected =
+            uuids.map(|u| format!("GRANT REPLICATION SLAVE ON *.* TO '{}'@'%'", replication_user(&u)));
+        assert_eq!(made, expected);
+    }
+
+    #[test]
+    fn the_threads_of_the_named_accounts_are_ended_and_no_others() {
+        let sql = dump_threads(&["shardwright_r_x".to_owned()]);
+        assert!(sql.ends_with("user IN ('shardwright_r_x', NULL)"), "{sql}");
+        assert!(dump_threads(&[]).ends_with("user IN (NULL)"));
     }
 
     #[test]

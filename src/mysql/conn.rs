@@ -43,6 +43,9 @@ pub enum Error {
     /// The connection is in a state that cannot be relied on.
     #[error("{0}")]
     Protocol(String),
+    /// The server answered well, but is not where it should be by now.
+    #[error("{0}")]
+    NotReached(String),
 }
 
 impl From<mysql_async::Error> for Error {
@@ -82,6 +85,7 @@ impl Error {
                 _ => "driver",
             },
             Self::Protocol(_) => "protocol",
+            Self::NotReached(_) => "behind",
         }
     }
 }
@@ -143,6 +147,26 @@ pub async fn row(
     sql: impl AsRef<str> + Send,
 ) -> Result<Option<Row>, Error> {
     Ok(deadline::within(limit, conn.query_first::<Row, _>(sql.as_ref())).await??)
+}
+
+/// Runs several queries in one string, in one round trip, and gives the rows of each.
+///
+/// # Errors
+/// As [`Error`]; the first query that fails ends the rest. After a timeout the connection must not be used again.
+pub async fn sets(
+    conn: &mut Conn,
+    limit: Duration,
+    sql: impl AsRef<str> + Send,
+) -> Result<Vec<Vec<Row>>, Error> {
+    let all = async {
+        let mut result = conn.query_iter(sql.as_ref()).await?;
+        let mut sets = vec![];
+        while !result.is_empty() {
+            sets.push(result.collect::<Row>().await?);
+        }
+        Ok::<_, mysql_async::Error>(sets)
+    };
+    Ok(deadline::within(limit, all).await??)
 }
 
 /// A string as a MySQL literal. `NO_BACKSLASH_ESCAPES` is not in the operator's sql_mode, so both are escaped.

@@ -7,6 +7,7 @@ pub mod conn;
 pub mod fence;
 pub mod replication;
 pub mod schema;
+pub mod semisync;
 pub mod session;
 pub mod state;
 

@@ -1,7 +1,12 @@
 //! The channel without a name, between the two servers of a pair.
 
-use super::{Error, conn::literal, session::Session};
-use crate::{core::credentials::REPLICATION_USER, deadline};
+use super::{Error, conn::literal, semisync, session::Session, state};
+use crate::{core::gtid::GtidSet, deadline};
+
+/// What of the server's log of received transactions has to be executed before it may be opened (rule P4), seconds.
+const APPLY_SECONDS: u32 = 1;
+/// How long a follower may take to have what its source had, for a planned switchover or to join, seconds.
+const REACH_SECONDS: u32 = 2;
 
 /// Where a server takes transactions from.
 pub struct Source<'a> {
@@ -9,35 +14,40 @@ pub struct Source<'a> {
     pub host: &'a str,
     /// TCP port.
     pub port: u16,
-    /// Password of the replication account.
+    /// Replication account, of the server that follows.
+    pub user: &'a str,
+    /// Its password.
     pub password: &'a str,
     /// File on the server with the authority that signed the source's certificate.
     pub ca_file: &'a str,
 }
 
-/// Stops the channel, forgets what it was and what it fetched but did not apply, points it at `source` by GTID and starts it.
-/// What was fetched and not applied is fetched again.
+/// Stops the channel, forgets what it was and what it fetched but did not apply, points it at `source` by GTID and starts it; what it
+/// receives it acknowledges. What was fetched and not applied is fetched again: a member of the record, which may have acknowledged it, leaves
+/// the record before.
 ///
 /// # Errors
 /// As [`Error`].
 pub async fn follow(s: &mut Session, source: &Source<'_>) -> Result<(), Error> {
-    stop(s).await?;
-    s.run(deadline::CHANGE, "RESET REPLICA ALL FOR CHANNEL ''")
-        .await?;
+    discard(s).await?;
+    semisync::acknowledge(s).await?;
+    s.run(deadline::CHANGE, change(source)).await?;
+    start(s).await
+}
+
+fn change(source: &Source<'_>) -> String {
     // The password stands in the statement only: it travels over TLS, and the server keeps it out of its logs.
-    let sql = format!(
+    format!(
         "CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_PORT = {port}, SOURCE_USER = {user}, SOURCE_PASSWORD = {password}, \
          SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1, SOURCE_SSL_CA = {ca}, SOURCE_SSL_VERIFY_SERVER_CERT = 1, \
          SOURCE_HEARTBEAT_PERIOD = 1, SOURCE_CONNECT_RETRY = 1, SOURCE_RETRY_COUNT = 4294967295, \
          REQUIRE_ROW_FORMAT = 1, GTID_ONLY = 1 FOR CHANNEL ''",
         host = literal(source.host),
         port = source.port,
-        user = literal(REPLICATION_USER),
+        user = literal(source.user),
         password = literal(source.password),
         ca = literal(source.ca_file),
-    );
-    s.run(deadline::CHANGE, sql).await?;
-    start(s).await
+    )
 }
 
 /// Starts the channel as it is.
@@ -53,11 +63,95 @@ pub async fn start(s: &mut Session) -> Result<(), Error> {
 /// # Errors
 /// As [`Error`].
 pub async fn stop(s: &mut Session) -> Result<(), Error> {
-    match s.run(deadline::CHANGE, "STOP REPLICA FOR CHANNEL ''").await {
-        // ER_REPLICA_CHANNEL_DOES_NOT_EXIST, ER_REPLICA_CONFIGURATION.
-        Err(e) if matches!(e.code(), Some(3074 | 1200)) => Ok(()),
-        other => other,
+    if_any(s.run(deadline::CHANGE, "STOP REPLICA FOR CHANNEL ''").await)
+}
+
+/// Stops the receiver: from then on no server gets an acknowledgement from this one (rule P6). The applier goes on.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn stop_receiver(s: &mut Session) -> Result<(), Error> {
+    if_any(
+        s.run(deadline::STEP, "STOP REPLICA IO_THREAD FOR CHANNEL ''")
+            .await,
+    )
+}
+
+/// Applies what was received (rule P4): starts the applier and waits until all of it is executed. Returns at once when it is.
+///
+/// # Errors
+/// As [`Error`]; [`Error::NotReached`], with what ails the applier, when it is not within a second.
+pub async fn apply(s: &mut Session) -> Result<(), Error> {
+    if_any(
+        s.run(deadline::STEP, "START REPLICA SQL_THREAD FOR CHANNEL ''")
+            .await,
+    )?;
+    let received: Vec<String> = s
+        .rows(
+            deadline::QUERY,
+            "SELECT received_transaction_set FROM performance_schema.replication_connection_status WHERE channel_name = ''",
+        )
+        .await?;
+    let Some(received) = received.first() else {
+        return Ok(());
+    };
+    let received: GtidSet = received
+        .parse()
+        .map_err(|e| Error::Protocol(format!("GTID set: {e}")))?;
+    if wait(s, &received, APPLY_SECONDS).await? {
+        return Ok(());
     }
+    let errors: Vec<(u32, String)> = s.rows(deadline::QUERY, state::APPLIER_ERRORS).await?;
+    let lacks = received.minus(&state::executed(s, None).await?);
+    Err(Error::NotReached(errors.into_iter().next().map_or_else(
+        || {
+            format!(
+                "{} received transactions are not applied within {APPLY_SECONDS} s",
+                lacks.count()
+            )
+        },
+        |(number, text)| format!("the applier stopped: {text} ({number})"),
+    )))
+}
+
+/// Returns when every transaction that was in the binary log is executed: one that went past the point where commits wait, before they
+/// did, is in `gtid_executed` then. (A new binary log begins when all transactions of the one before are committed.)
+///
+/// # Errors
+/// As [`Error`].
+pub async fn settle(s: &mut Session) -> Result<(), Error> {
+    s.run(deadline::STEP, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
+        .await
+}
+
+/// Waits until the server has executed `set`.
+///
+/// # Errors
+/// As [`Error`]; [`Error::NotReached`] when it has not within two seconds.
+pub async fn reach(s: &mut Session, set: &GtidSet) -> Result<(), Error> {
+    if wait(s, set, REACH_SECONDS).await? {
+        return Ok(());
+    }
+    let lacks = set.minus(&state::executed(s, None).await?);
+    Err(Error::NotReached(format!(
+        "{} transactions are not there within {REACH_SECONDS} s",
+        lacks.count()
+    )))
+}
+
+async fn wait(s: &mut Session, set: &GtidSet, seconds: u32) -> Result<bool, Error> {
+    let sql = format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{set}', {seconds})");
+    let answer: Vec<Option<i64>> = s.rows(deadline::QUERY, sql).await?;
+    Ok(answer.first().copied().flatten() == Some(0))
+}
+
+/// Stops the channel without a name, and throws away what was received and not applied; one that is not there is none.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn discard(s: &mut Session) -> Result<(), Error> {
+    stop(s).await?;
+    if_any(s.run(deadline::CHANGE, "RESET REPLICA ALL FOR CHANNEL ''").await)
 }
 
 /// Drops every channel: what a CLONE copied from its donor would make a server follow itself.
@@ -65,9 +159,40 @@ pub async fn stop(s: &mut Session) -> Result<(), Error> {
 /// # Errors
 /// As [`Error`].
 pub async fn forget(s: &mut Session) -> Result<(), Error> {
-    match s.run(deadline::CHANGE, "STOP REPLICA").await {
-        Err(e) if e.code() == Some(1200) => {}
-        other => other?,
-    }
+    if_any(s.run(deadline::CHANGE, "STOP REPLICA").await)?;
     s.run(deadline::CHANGE, "RESET REPLICA ALL").await
+}
+
+/// A channel that is not there needs nothing.
+fn if_any(done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        // ER_REPLICA_CHANNEL_DOES_NOT_EXIST, ER_REPLICA_CONFIGURATION.
+        Err(e) if matches!(e.code(), Some(3074 | 1200)) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_follows_with_its_own_account_by_gtid_and_only_whom_it_can_verify() {
+        let sql = change(&Source {
+            host: "p-0.p.n.svc",
+            port: 3306,
+            user: "shardwright_r_0123456789abcdef",
+            password: "it's",
+            ca_file: "/etc/ca.crt",
+        });
+        for part in [
+            "SOURCE_USER = 'shardwright_r_0123456789abcdef'",
+            "SOURCE_PASSWORD = 'it''s'",
+            "SOURCE_AUTO_POSITION = 1",
+            "SOURCE_SSL_VERIFY_SERVER_CERT = 1",
+            "SOURCE_RETRY_COUNT = 4294967295",
+        ] {
+            assert!(sql.contains(part), "{sql}");
+        }
+    }
 }

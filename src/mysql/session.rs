@@ -8,6 +8,9 @@ use std::time::Duration;
 /// The named lock of a server: whoever changes it holds this (rule P7).
 const LOCK: &str = "shardwright";
 
+/// How long a statement waits for somebody else's lock, unless it says otherwise.
+pub(super) const LOCK_WAIT: &str = "SET SESSION lock_wait_timeout = 3";
+
 /// What `mysql.config` may set for everybody must not change what our statements mean or how long they may take; and none of
 /// them waits for somebody else's lock for longer than its own deadline.
 const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -78,6 +81,19 @@ impl Session {
         T: FromRow + Send + 'static,
     {
         let result = conn::rows(&mut self.conn, limit, sql).await;
+        self.note(result)
+    }
+
+    /// Runs several queries in one round trip and gives the rows of each.
+    ///
+    /// # Errors
+    /// As [`Error`].
+    pub async fn sets(
+        &mut self,
+        limit: Duration,
+        sql: impl AsRef<str> + Send,
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        let result = conn::sets(&mut self.conn, limit, sql).await;
         self.note(result)
     }
 

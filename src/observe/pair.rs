@@ -1,5 +1,6 @@
 //! What the API says of a pair.
 
+use super::caches::Caches;
 use crate::{
     act::apply::{self, Error},
     api::{
@@ -66,6 +67,10 @@ impl Found {
     pub fn finalizer(&self) -> bool {
         self.pair.finalizers().iter().any(|f| f == names::FINALIZER)
     }
+    /// What the servers are made of, when that is known.
+    pub fn template(&self) -> Option<&MysqlTemplate> {
+        Some(&self.context.template).filter(|t| !t.image.is_empty())
+    }
     /// How the databases are called.
     pub fn naming(&self) -> Option<Naming> {
         self.cluster.as_ref().map(|c| Naming::from(&c.spec.shards))
@@ -76,19 +81,13 @@ impl Found {
     }
 }
 
-/// Reads all of it; `None` when there is no such pair.
+/// Reads all of it but the pair itself, which was read just before.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn find(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    now: Timestamp,
-) -> Result<Option<Found>, Error> {
-    let Some(pair) = apply::get::<MySQLPair>(client, namespace, name).await? else {
-        return Ok(None);
-    };
+pub async fn find(client: &Client, caches: &Caches, pair: MySQLPair, now: Timestamp) -> Result<Found, Error> {
+    let (namespace, name) = (pair.namespace().unwrap_or_default(), pair.name_any());
+    let (namespace, name) = (namespace.as_str(), name.as_str());
     let pod = |i| apply_get::<Pod>(client, namespace, names::pod(name, i));
     let claim = |i| {
         apply_get::<PersistentVolumeClaim>(
@@ -119,21 +118,45 @@ pub async fn find(
         _ => None,
     };
     let pods = [pod_a, pod_b];
-    Ok(Some(Found {
+    Ok(Found {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         desired,
         context,
         deletion,
-        pod_states: pods
-            .each_ref()
-            .map(|p| p.as_ref().map(|p| pair::pod_state(p, now))),
+        pod_states: caches.pod_states(&pods, now),
         pods,
         volumes: [claim_a, claim_b].map(|c| pair::volume(c.as_ref())),
         hint,
         cluster,
         pair,
-    }))
+    })
+}
+
+/// The same of a pair that has a record and is not being deleted, from what watches have told, without a call: what is urgent is decided
+/// upon it. `None` when the watches have not seen everything yet.
+pub fn recall(caches: &Caches, pair: MySQLPair, volumes: [Volume; 2], now: Timestamp) -> Option<Found> {
+    let (namespace, name) = (pair.namespace()?, pair.name_any());
+    pair::record(&name, &pair.status.clone().unwrap_or_default())?;
+    if pair.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let cluster = caches.cluster(&namespace, &pair.spec.cluster_ref.name)?;
+    let pods = names::ORDINALS.map(|i| caches.pod(&namespace, &names::pod(&name, i)));
+    let (desired, context) = desired(&pair, Some(&cluster));
+    Some(Found {
+        namespace,
+        name,
+        desired,
+        context,
+        deletion: None,
+        pod_states: caches.pod_states(&pods, now),
+        pods,
+        volumes,
+        hint: None,
+        cluster: Some(cluster),
+        pair,
+    })
 }
 
 async fn apply_get<K: apply::Object>(
@@ -253,6 +276,7 @@ async fn map_hint(
 }
 
 /// One copy of the credentials, and when it was last written.
+#[derive(Clone)]
 pub struct FoundCopy {
     /// What is in it.
     pub copy: Copy,

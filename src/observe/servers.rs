@@ -16,8 +16,14 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// For all that is asked of one server in one pass.
-const ONE_SERVER: Duration = Duration::from_secs(8);
+/// For all that is asked of one server in one pass, over a connection that is held: a healthy one answers in milliseconds.
+const HELD: Duration = Duration::from_millis(2500);
+/// The same for a server whose sentinel has had no answer.
+const SILENT: Duration = Duration::from_millis(300);
+/// The same over a new connection, which takes far longer on a busy machine: it must not look silent for that.
+const NEW: Duration = Duration::from_secs(5);
+/// For the second reading.
+const LATER: Duration = Duration::from_secs(2);
 /// How long a pass waits for a follower to have what its source had.
 const REACH_SECONDS: f32 = 0.5;
 
@@ -75,10 +81,16 @@ impl Servers {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at both servers of a pair, side by side: a dead one delays the other by nothing but its own deadline.
-    pub async fn look(&self, targets: [Option<Target>; 2], naming: Option<&Naming>) -> [Seen; 2] {
-        let [a, b] = targets;
-        let (mut a, mut b) = futures::join!(self.one(a, naming), self.one(b, naming));
+    /// Looks at both servers of a pair, side by side: a dead one delays the other by nothing but its own deadline. `silent` are the servers
+    /// that are not waited for for long.
+    pub async fn look(
+        &self,
+        targets: [Option<Target>; 2],
+        silent: [bool; 2],
+        naming: Option<&Naming>,
+    ) -> [Seen; 2] {
+        let ([a, b], [a_silent, b_silent]) = (targets, silent);
+        let (mut a, mut b) = futures::join!(self.one(a, a_silent, naming), self.one(b, b_silent, naming));
         // What one had at the first reading is compared with what the other one has now.
         let had = [&a, &b].map(|s| executed(&s.server));
         let [had_a, had_b] = had;
@@ -86,22 +98,18 @@ impl Servers {
         [a, b]
     }
 
-    async fn one(&self, target: Option<Target>, naming: Option<&Naming>) -> Seen {
+    async fn one(&self, target: Option<Target>, silent: bool, naming: Option<&Naming>) -> Seen {
         let Some(target) = target else {
             return Seen::absent();
         };
-        let held = self.take(&target);
-        match deadline::within(ONE_SERVER, ask(held, target.access, naming)).await {
-            Ok(Ok((session, state))) => Seen {
+        let asked = ask(self.take(&target), target.access, silent, naming);
+        match asked.await {
+            Ok((session, state)) => Seen {
                 server: Server::Up(Box::new(state)),
                 session: Some(session),
             },
-            Ok(Err(e)) => Seen {
-                server: failed(&e),
-                session: None,
-            },
             Err(e) => Seen {
-                server: Server::Unreachable(e.to_string()),
+                server: failed(&e),
                 session: None,
             },
         }
@@ -149,22 +157,28 @@ impl Servers {
     }
 }
 
-/// Asks over the connection that is held, and over a new one when that turns out to be dead.
+/// Asks over the connection that is held, and over a new one when that turns out to be dead. One that is silent proves as much as
+/// a new one would.
 async fn ask(
     held: Option<Session>,
     access: Access,
+    silent: bool,
     naming: Option<&Naming>,
 ) -> Result<(Session, ServerState), Error> {
+    let limit = |usual| if silent { SILENT } else { usual };
     if let Some(mut session) = held {
-        match state::read(&mut session, naming).await {
+        match deadline::within(limit(HELD), state::read(&mut session, naming)).await? {
             Ok(state) => return Ok((session, state)),
             Err(e) if session.is_broken() && !matches!(e, Error::Timeout(_)) => {}
             Err(e) => return Err(e),
         }
     }
-    let mut session = Session::open(access).await?;
-    let state = state::read(&mut session, naming).await?;
-    Ok((session, state))
+    deadline::within(limit(NEW), async {
+        let mut session = Session::open(access).await?;
+        let state = state::read(&mut session, naming).await?;
+        Ok((session, state))
+    })
+    .await?
 }
 
 /// The second reading. One that fails leaves the server unreachable: half an answer is none.
@@ -176,7 +190,9 @@ async fn later(seen: &mut Seen, other_had: Option<GtidSet>) {
     let reach = other_had
         .filter(|set| applies && !set.is_subset_of(&state.executed))
         .map(|set| set.minus(&state.executed));
-    match state::executed(session, reach.as_ref().map(|set| (set, REACH_SECONDS))).await {
+    let reach = reach.as_ref().map(|set| (set, REACH_SECONDS));
+    let read = deadline::within(LATER, state::executed(session, reach)).await;
+    match read.map_err(Error::from).flatten() {
         Ok(set) => state.executed_later = set,
         Err(e) => {
             let server = failed(&e);

@@ -241,8 +241,6 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             Action::Open(passive),
         ],
         State::AcceptingLoss(..) => vec![Action::Discard(passive), alone(passive), Action::Open(passive)],
-        // What ails the applier may be gone.
-        State::NoFailover(_, Unfit::Applier(_)) => vec![Action::Start(passive)],
         State::ActiveUnfit { accepted: true, .. } => vec![Action::Discard(active)],
         State::ActiveUnfit { accepted: false, .. } => {
             vec![Action::StopReceiver(active), Action::Apply(active)]
@@ -293,7 +291,8 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             server: passive,
             source: active,
         }],
-        State::PassiveStopped => vec![Action::Start(passive)],
+        // What ails the applier of one that should take over may be gone.
+        State::PassiveStopped | State::NoFailover(_, Unfit::Applier(_)) => vec![Action::Start(passive)],
         // What stopped it may be gone: it is tried again, and says so again if not.
         State::Broken { at, .. } => vec![Action::Start(*at)],
         State::CircleOpen(Circle::Detached) => vec![Action::Follow {

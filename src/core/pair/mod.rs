@@ -24,7 +24,7 @@ mod tests;
 pub use action::Action;
 pub use decide::{Change, Children, Decision, children, decide};
 pub use observed::{Observed, Record};
-pub use pods::{pod_state, volume};
+pub use pods::{NodeSeen, pod_state, volume};
 pub use state::{GRACE, State, state};
 pub use status::{hint, record, status};
 pub use verdict::states;

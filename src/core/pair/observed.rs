@@ -274,6 +274,10 @@ pub enum Server {
 
 /// What a server answered.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a variable of its own on the server"
+)]
 pub struct ServerState {
     /// `server_uuid`: another one after a volume was emptied.
     pub uuid: String,

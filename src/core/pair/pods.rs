@@ -1,10 +1,10 @@
 //! Pods and claims as the API has them, in our own words.
 
-use super::observed::{PodState, Trouble, TroubleKind, Volume};
+use super::observed::{NodeGone, PodState, Trouble, TroubleKind, Volume};
 use crate::api::names;
 use k8s_openapi::{
-    api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod},
-    jiff::Timestamp,
+    api::core::v1::{ContainerStatus, Node, PersistentVolumeClaim, Pod},
+    jiff::{SignedDuration, Timestamp},
 };
 
 /// The container that mysqld runs in.
@@ -19,8 +19,19 @@ const RESTARTS: i32 = 3;
 /// A server that runs, or ran, for as long as this was started well, seconds.
 const STEADY: i64 = 30;
 
-/// What a Pod says of itself.
-pub fn pod_state(pod: &Pod, now: Timestamp) -> PodState {
+/// What is known of the node that a Pod was given to.
+#[derive(Clone, Copy, Debug)]
+pub enum NodeSeen<'a> {
+    /// Nothing: the operator may not look at nodes, has not yet, or the Pod has none.
+    Unknown,
+    /// There is no such node.
+    Missing,
+    /// It is there.
+    There(&'a Node),
+}
+
+/// What a Pod says of itself, and its node of it.
+pub fn pod_state(pod: &Pod, node: NodeSeen<'_>, now: Timestamp) -> PodState {
     let status = pod.status.as_ref();
     let containers = status
         .and_then(|s| s.container_statuses.as_deref())
@@ -56,8 +67,31 @@ pub fn pod_state(pod: &Pod, now: Timestamp) -> PodState {
         }),
         running,
         trouble: trouble(pod, now),
-        node_gone: None,
+        node_gone: node_gone(pod, node),
     }
+}
+
+fn node_gone(pod: &Pod, node: NodeSeen<'_>) -> Option<NodeGone> {
+    let name = pod.spec.as_ref()?.node_name.clone().filter(|n| !n.is_empty())?;
+    let since = match node {
+        NodeSeen::Unknown => return None,
+        NodeSeen::There(node) => {
+            let conditions = node.status.as_ref()?.conditions.as_deref().unwrap_or_default();
+            let ready = conditions.iter().find(|c| c.type_ == "Ready")?;
+            ready
+                .last_transition_time
+                .as_ref()
+                .filter(|_| ready.status != "True")?
+                .0
+        }
+        // The time of a deletion is when its grace is over.
+        NodeSeen::Missing => {
+            let meta = &pod.metadata;
+            let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
+            meta.deletion_timestamp.as_ref()?.0 - grace
+        }
+    };
+    Some(NodeGone { node: name, since })
 }
 
 fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
@@ -172,7 +206,11 @@ mod tests {
             "metadata": { "name": "p-0", "uid": "u", "creationTimestamp": at(0).to_string(), "annotations": { "shardwright.dev/spec-hash": "h" } },
             "status": status,
         });
-        pod_state(&serde_json::from_value(pod).unwrap(), at(second))
+        pod_state(
+            &serde_json::from_value(pod).unwrap(),
+            NodeSeen::Unknown,
+            at(second),
+        )
     }
     fn container(name: &str, restarts: i32, state: &Value, last: &Value) -> Value {
         json!({ "name": name, "image": "i", "imageID": "", "ready": false, "restartCount": restarts, "state": state, "lastState": last })
@@ -264,5 +302,46 @@ mod tests {
         assert_eq!(volume(Some(&claim("Lost"))), Volume::Lost);
         let pending = volume(Some(&PersistentVolumeClaim::default()));
         assert_eq!(pending, Volume::Pending { class: None });
+    }
+
+    fn gone(pod: &Value, node: NodeSeen<'_>) -> Option<NodeGone> {
+        pod_state(&serde_json::from_value(pod.clone()).unwrap(), node, at(100)).node_gone
+    }
+    fn node(ready: &str) -> Node {
+        let conditions = json!([
+            { "type": "MemoryPressure", "status": "False", "lastTransitionTime": at(1).to_string() },
+            { "type": "Ready", "status": ready, "lastTransitionTime": at(7).to_string() },
+        ]);
+        serde_json::from_value(json!({ "status": { "conditions": conditions } })).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_is_gone_since_then() {
+        let pod = json!({ "metadata": { "name": "p-0" }, "spec": { "nodeName": "n1", "containers": [] } });
+        for (ready, since) in [("True", None), ("False", Some(7)), ("Unknown", Some(7))] {
+            let node = node(ready);
+            let expected = since.map(|s| NodeGone {
+                node: "n1".into(),
+                since: at(s),
+            });
+            assert_eq!(gone(&pod, NodeSeen::There(&node)), expected, "{ready}");
+        }
+        assert_eq!(gone(&pod, NodeSeen::Unknown), None);
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_gone_since_the_pod_is_being_deleted() {
+        let mut pod =
+            json!({ "metadata": { "name": "p-0" }, "spec": { "nodeName": "n1", "containers": [] } });
+        assert_eq!(gone(&pod, NodeSeen::Missing), None);
+        pod["metadata"]["deletionTimestamp"] = json!(at(60).to_string());
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        let expected = NodeGone {
+            node: "n1".into(),
+            since: at(30),
+        };
+        assert_eq!(gone(&pod, NodeSeen::Missing), Some(expected));
+        pod["spec"] = json!({ "containers": [] });
+        assert_eq!(gone(&pod, NodeSeen::Missing), None);
     }
 }

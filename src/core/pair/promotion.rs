@@ -49,10 +49,9 @@ pub enum Unfit {
 pub fn cause(o: &Observed, record: &Record) -> Option<Cause> {
     match &o.side(record.active).server {
         Server::Absent | Server::Unreachable(_) => Some(Cause::Unreachable),
-        Server::AccessDenied(_) => None,
         Server::Up(s) if record.member(record.active) != Some(s.uuid.as_str()) => Some(Cause::DataLost),
         Server::Up(s) if s.disk_full => Some(Cause::DiskFull),
-        Server::Up(_) => None,
+        Server::AccessDenied(_) | Server::Up(_) => None,
     }
 }
 

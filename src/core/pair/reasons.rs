@@ -108,6 +108,8 @@ pub const ACTIVE_OPENED: &str = "ActiveOpened";
 pub const FAILOVER: &str = "Failover";
 /// Event: the other server became active as planned.
 pub const SWITCHOVER: &str = "Switchover";
+/// Event: a planned switchover was begun and given up; the active server takes writes again.
+pub const SWITCHOVER_ABORTED: &str = "SwitchoverAborted";
 /// Event: a planned switchover is not done.
 pub const SWITCHOVER_REFUSED: &str = "SwitchoverRefused";
 /// Event: a server became active that may lack transactions, as a person accepted.

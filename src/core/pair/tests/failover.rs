@@ -104,7 +104,8 @@ fn the_old_active_server_is_fenced_after_the_new_one_was_opened_and_at_once_when
 
 #[test]
 fn no_failover() {
-    let cases: [(&dyn Fn(&mut Observed), Unfit, &str, bool); 5] = [
+    type Case<'a> = (&'a dyn Fn(&mut Observed), Unfit, &'a str, bool);
+    let cases: [Case<'_>; 5] = [
         (
             &|o| down(o, 1),
             Unfit::Unreachable,

@@ -1,0 +1,114 @@
+//! What this process remembers of pairs between passes. Nothing in it is needed for safety (rule O1): without it things take longer.
+
+use crate::{
+    core::{
+        gtid::GtidSet,
+        pair::{
+            Change, Record,
+            observed::{Server, ServerState, Volume},
+        },
+    },
+    observe::{pair::FoundCopy, servers::Seen},
+};
+use k8s_openapi::jiff::Timestamp;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// What is remembered of one pair.
+#[derive(Default)]
+pub struct Memory {
+    /// Since when its passive server has not been following.
+    pub adrift: Option<Timestamp>,
+    /// Since when its active server has had no acknowledgement.
+    pub unheard: Option<Timestamp>,
+    /// Whose acknowledged commits were counted last, and how many there were.
+    acknowledged: Option<(String, u64)>,
+    /// No planned switchover before this.
+    pub no_switchover_before: Option<Timestamp>,
+    /// `gtid_executed` of each server when it was last seen.
+    pub last_executed: [Option<GtidSet>; 2],
+    /// What was read with calls of the API when the pair was last looked at at leisure.
+    pub at_leisure: Option<AtLeisure>,
+    /// A change of the active server that was recorded, and is not over.
+    pub changing: Option<Changing>,
+}
+
+/// What is not watched, and read only when nothing is urgent.
+#[derive(Clone)]
+pub struct AtLeisure {
+    /// The claims.
+    pub volumes: [Volume; 2],
+    /// The pair's copy of the credentials.
+    pub credentials: FoundCopy,
+    /// Why the children could not be made.
+    pub refused: Option<(&'static str, String)>,
+}
+
+/// A change of the active server under way.
+#[derive(Clone, Debug)]
+pub struct Changing {
+    /// What was decided.
+    pub change: Change,
+    /// The epoch that it was recorded with.
+    pub epoch: i64,
+    /// When the cause was first seen.
+    pub since: Timestamp,
+    /// What was done, and how long it took.
+    pub steps: Vec<(&'static str, Duration)>,
+}
+
+impl Memory {
+    /// Takes note of what a look saw, before anything is decided upon it.
+    pub fn saw(&mut self, record: Option<&Record>, seen: &[Seen; 2], now: Timestamp) {
+        for (last, seen) in self.last_executed.iter_mut().zip(seen) {
+            if let Server::Up(s) = &seen.server {
+                *last = Some(s.executed_later.clone());
+            }
+        }
+        let active = record.and_then(|r| match &seen.get(r.active)?.server {
+            Server::Up(s) if r.members() == 2 => Some(s.as_ref()),
+            _ => None,
+        });
+        if active.is_some_and(|s| self.is_unheard(s)) {
+            self.unheard.get_or_insert(now);
+        } else {
+            self.unheard = None;
+        }
+        self.acknowledged = active.map(|s| (s.uuid.clone(), s.source.acknowledged));
+    }
+
+    /// No semi-sync client, or commits that wait while none has got through since the last look.
+    fn is_unheard(&self, s: &ServerState) -> bool {
+        let last = self.acknowledged.as_ref();
+        let stands = last.is_some_and(|(uuid, n)| *uuid == s.uuid && *n == s.source.acknowledged);
+        s.unheard() && (s.source.clients == 0 || stands)
+    }
+
+    /// Takes note of whether the passive server follows.
+    pub fn follows(&mut self, following: bool, now: Timestamp) {
+        if following {
+            self.adrift = None;
+        } else {
+            self.adrift.get_or_insert(now);
+        }
+    }
+}
+
+/// What is remembered, by the UID of the pair.
+#[derive(Default)]
+pub struct Memories(Mutex<HashMap<String, Memory>>);
+
+impl Memories {
+    /// Looks at, or changes, what is remembered of a pair.
+    pub fn of<T>(&self, uid: &str, look: impl FnOnce(&mut Memory) -> T) -> T {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        look(all.entry(uid.to_owned()).or_default())
+    }
+    /// Forgets a pair.
+    pub fn forget(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}

@@ -1,0 +1,61 @@
+//! The EndpointSlices of a pair follow the record and the Pods.
+
+use crate::{
+    act::{apply, children},
+    api::names,
+    core::pair::observed::Server,
+    core::pair::{Record, observed::Ordinal},
+    observe::{pair::Found, servers::Seen},
+    resources::endpoint_slice,
+};
+use kube::Client;
+
+/// Writes what is not yet so: the active one's first.
+///
+/// # Errors
+/// [`apply::Error`].
+pub async fn write(
+    client: &Client,
+    found: &Found,
+    record: Option<&Record>,
+    seen: &[Seen; 2],
+    opened: Option<Ordinal>,
+) -> Result<(), apply::Error> {
+    let active = record
+        .map(|r| r.active)
+        .filter(|i| serves(found, seen, *i, opened == Some(*i)));
+    let passive = record.map(Record::passive).filter(|i| reads(found, *i));
+    for (service, place) in [
+        (names::active_service(&found.name), active),
+        (names::passive_service(&found.name), passive),
+    ] {
+        let target = place.and_then(|i| target(found, i));
+        let slice = endpoint_slice::endpoint_slice(&found.context, &service, target.as_ref());
+        children::ensure(client, names::MANAGER_PAIR, &slice).await?;
+    }
+    Ok(())
+}
+
+/// Whether the active Service leads to the server at `i`: one that is open, also while its Pod is being deleted, as long as it serves; of one
+/// that does not answer the operator its Pod's readiness decides.
+fn serves(found: &Found, seen: &[Seen; 2], i: Ordinal, opened: bool) -> bool {
+    match seen.get(i).map(|s| &s.server) {
+        Some(Server::Up(s)) => opened || s.writable(),
+        _ => reads(found, i),
+    }
+}
+
+fn reads(found: &Found, i: Ordinal) -> bool {
+    let pod = found.pod_states.get(i).and_then(Option::as_ref);
+    pod.is_some_and(|p| p.ready && !p.deleting)
+}
+
+fn target(found: &Found, i: Ordinal) -> Option<endpoint_slice::Target> {
+    let pod = found.pod_states.get(i)?.as_ref()?;
+    Some(endpoint_slice::Target {
+        pod: names::pod(&found.name, i),
+        uid: pod.uid.clone(),
+        ip: pod.ip.as_ref()?.parse().ok()?,
+        node: found.pods.get(i)?.as_ref()?.spec.as_ref()?.node_name.clone(),
+    })
+}

@@ -173,7 +173,12 @@ fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) 
     } else {
         (vec![], first.into_iter().chain(later).collect())
     };
+    let fenced = !first.is_empty();
     actions.extend(first.into_iter().map(|(i, _)| Action::Fence(i)));
+    // What waited on a server that is fenced counts as executed there only afterwards: until then nobody can say whether it is errant.
+    if fenced && !serves_first {
+        return;
+    }
     // What a passive server is made of may be what ails it: it is replaced rather than mended.
     if let Some(steps) = roll::outdated_passive(o, state) {
         actions.extend(steps);
@@ -204,7 +209,7 @@ fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = (Ordina
             && !server.source.enabled
             && !server.offline;
         let waits = server.source.waits && server.source.timeout == STRICT_TIMEOUT;
-        (!may_be_open && !closed).then_some((i, waits))
+        (!may_be_open && !closed).then_some((i, waits || server.disk_full))
     })
 }
 
@@ -245,7 +250,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
         State::ActiveUnfit { accepted: false, .. } => {
             vec![Action::StopReceiver(active), Action::Apply(active)]
         }
-        State::ActiveClosed { unapplied } => opening(o, record, *unapplied),
+        State::ActiveClosed { .. } => opening(o, record),
         State::SwitchOver(_) => vec![
             Action::Close(active),
             Action::Reach {
@@ -253,6 +258,8 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
                 of: active,
             },
             Action::StopReceiver(passive),
+            // For what another operator let through, that opened the active one again in between.
+            Action::Apply(passive),
             alone(passive),
             Action::Open(passive),
         ],
@@ -279,18 +286,24 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             place: passive,
             uid: o.side(passive).pod.as_ref().map(|p| p.uid.clone()),
         }],
-        State::RebuildNeeded(Rebuild::Now { .. }) => vec![Action::Rebuild {
-            server: passive,
-            donor: active,
-        }],
+        State::RebuildNeeded(Rebuild::Now { .. }) => vec![
+            again(record, epoch),
+            Action::Rebuild {
+                server: passive,
+                donor: active,
+            },
+        ],
         State::Errant { set, too_many: false } => vec![Action::SaveErrant {
             server: passive,
             set: set.clone(),
         }],
-        State::PassiveDetached => vec![Action::Follow {
-            server: passive,
-            source: active,
-        }],
+        State::PassiveDetached => vec![
+            again(record, epoch),
+            Action::Follow {
+                server: passive,
+                source: active,
+            },
+        ],
         // What ails the applier of one that should take over may be gone.
         State::PassiveStopped | State::NoFailover(_, Unfit::Applier(_)) => vec![Action::Start(passive)],
         // What stopped it may be gone: it is tried again, and says so again if not.
@@ -330,18 +343,13 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
 
 /// What it received is applied before it is opened, and from then on it receives nothing (rules P4 and P6); with two members commits wait
 /// from the first one on (P3).
-fn opening(o: &Observed, record: &Record, unapplied: u64) -> Vec<Action> {
+fn opening(o: &Observed, record: &Record) -> Vec<Action> {
     let active = record.active;
     let Some(server) = o.side(active).up() else {
         return vec![];
     };
-    let mut steps = vec![];
-    if state::receives(server) {
-        steps.push(Action::StopReceiver(active));
-    }
-    if state::receives(server) || unapplied > 0 {
-        steps.push(Action::Apply(active));
-    }
+    // Also when it seems to receive nothing: another operator may have just started it.
+    let mut steps = vec![Action::StopReceiver(active), Action::Apply(active)];
     if record.members() == 2 {
         steps.push(Action::SourceOn {
             server: active,
@@ -357,8 +365,8 @@ fn opening(o: &Observed, record: &Record, unapplied: u64) -> Vec<Action> {
     steps
 }
 
-/// The same once more, under another epoch. Whatever lets the active server acknowledge alone again is preceded by it: another operator may be
-/// about to record the passive one in, on what it saw before, and must find that void.
+/// The same once more, under another epoch. Whatever lets the active server acknowledge alone again, or throws away something of the passive one,
+/// is preceded by it: another operator may be about to record the passive one in, on what it saw before, and must find that void.
 fn again(record: &Record, epoch: i64) -> Action {
     Action::Record(Record {
         epoch,

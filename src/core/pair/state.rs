@@ -2,7 +2,7 @@
 
 use super::{
     compare::{Both, Threads, adrift, applier_fault, idle, threads},
-    observed::{CloneStage, Observed, Ordinal, Receiver, Record, STRICT_TIMEOUT, ServerState},
+    observed::{CloneStage, Observed, Ordinal, Record, STRICT_TIMEOUT, ServerState},
     promotion::{self, Cause, Unfit},
     replace,
 };
@@ -418,9 +418,4 @@ fn wished(b: Both<'_>, now: Timestamp) -> Option<Why> {
         return None;
     };
     may_switch_over(o, record, now).then_some(why)
-}
-
-/// Whether the receiver of a closed active server may still take, and so acknowledge, something.
-pub(super) fn receives(s: &ServerState) -> bool {
-    s.channel.as_ref().is_some_and(|c| c.receiver != Receiver::Off)
 }

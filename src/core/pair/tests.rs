@@ -217,6 +217,13 @@ fn recorded(d: &Decision) -> (usize, i64, [bool; 2]) {
     assert_eq!(records.next(), None, "{:?}", d.actions);
     first
 }
+/// The steps without the record: the same once more, which makes void what another operator has in mind.
+fn done(d: &Decision) -> &[Action] {
+    match d.actions.as_slice() {
+        [Action::Record(_), rest @ ..] => rest,
+        other => panic!("{other:?}"),
+    }
+}
 #[track_caller]
 fn says(d: &Decision, reason: &str, stalled: bool) {
     assert_eq!(

@@ -21,8 +21,9 @@ pub enum Wish {
     Refused(String),
 }
 
-/// The last epoch of a pair that comes up and has not had two members: one is elected, and opened.
-const FIRST_EPOCH: i64 = 2;
+/// The last epoch of a pair that comes up and has not had two members: one is elected and opened, the other one is made to follow, or copied
+/// and made to follow.
+const FIRST_EPOCH: i64 = 4;
 
 /// What becomes of the wish in this state.
 pub fn wish(o: &Observed, state: &State, now: Timestamp) -> Wish {

@@ -13,10 +13,11 @@ fn steps(d: &Decision) -> Vec<String> {
         .collect()
 }
 
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     "Close(0)",
     "Reach { server: 1, of: 0 }",
     "StopReceiver(1)",
+    "Apply(1)",
     "Record",
     "Open(1)",
 ];
@@ -70,7 +71,7 @@ fn a_preference_is_refused_at_once_when_the_passive_server_is_not_well() {
     refused(&|o| down(o, 1), "does not follow");
     let was_in_sync = |o: &mut Observed| {
         out(o);
-        (o.epoch, o.record.as_mut().unwrap().epoch) = (3, 3);
+        (o.epoch, o.record.as_mut().unwrap().epoch) = (9, 9);
     };
     refused(&was_in_sync, "not in sync");
     refused(

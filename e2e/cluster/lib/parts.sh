@@ -4,7 +4,7 @@
 # that part again and nothing else, and no two checkouts disturb each other.
 
 # In the order of building: what takes longest first.
-PARTS=(kube containerd coredns etcd helm cni tools pause mysql template)
+PARTS=(kube containerd coredns etcd helm cni tools resizer pause mysql template)
 
 # go_build builds programs as the same bytes wherever it is done. The caller's Go settings must not leak in.
 go_build() {
@@ -69,6 +69,8 @@ build_tools() {
     go_build ocipack -o "$1/ocipack" -ldflags "-s -w" .
     go_build localvolumes -o "$1/localvolumes" -ldflags "-s -w" .
 }
+
+build_resizer() { go_build resizer -o "$1/resizer" -ldflags "-s -w" .; }
 
 PAUSE_IMAGE=shardwright.test/pause:1
 
@@ -182,7 +184,7 @@ built() {
 parts_link() {
     local part dir file
     mkdir -p "$STATE/bin" "$STATE/tools"
-    for part in kube containerd etcd coredns cni helm tools; do
+    for part in kube containerd etcd coredns cni helm tools resizer; do
         dir=$(part_dir "$part")
         for file in "$dir"/*; do
             ln -sf "$file" "$STATE/bin/${file##*/}"

@@ -14,10 +14,11 @@ volume_command() {
         'jsonpath={.spec.storageClassName} {.spec.local.path} {.metadata.labels.shardwright\.test/node}{"\n"}')
     [ "$class" = local-small ] || die "$namespace/$name is of class $class; only local-small can be filled"
     case $what in
-        # The bulk at once, then block by block what was freed or is left over; at its end nothing more fits.
+        # The bulk at once, then block by block what was freed or is left over; at its end nothing more fits. As mysqld's user, who
+        # may not use what is kept back for the volume to grow.
         fill)
             # shellcheck disable=SC2016
-            box_enter "$node" sh -c '
+            box_enter "$node" setpriv --reuid 999 --regid 999 --clear-groups sh -c '
                 mountpoint -q "$1" || exit 1
                 fallocate -l "$(($(stat -f -c "%a * %S" "$1")))" "$1/.ballast" 2> /dev/null ||
                     dd if=/dev/zero of="$1/.ballast" bs=1M 2> /dev/null

@@ -1,0 +1,3 @@
+module shardwright.test/cluster/resizer
+
+go 1.26.0

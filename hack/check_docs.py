@@ -90,9 +90,11 @@ def main():
 
     book = pathlib.Path("docs/runbook.md")
     entries = set(re.findall(r"^### ([A-Z][A-Za-z]+)$", book.read_text(), flags=re.M))
-    reasons_ = set(stalled(page))
-    for word in sorted(reasons_ - entries):
+    stalls = set(stalled(page))
+    for word in sorted(stalls - entries):
         expect(False, f"{book}: {word}, a reason of Stalled, is missing")
+    for word in sorted(entries - stalls):
+        expect(False, f"{book}: {word} is no reason of Stalled")
 
     page = pathlib.Path("docs/metrics.md")
     counted = "".join(p.read_text() for p in pathlib.Path("src").glob("metrics*/**/*.rs")) + pathlib.Path("src/metrics.rs").read_text()

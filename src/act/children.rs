@@ -17,6 +17,31 @@ pub async fn ensure<K: apply::Object>(client: &Client, manager: &str, wanted: &K
     ensure_but(client, manager, wanted, |_, _| ()).await
 }
 
+/// Applies `wanted` over `live`, what a watch has told of it: for what has changed a moment ago and must be there at once. Nothing is compared,
+/// for `live` may be what was there before.
+///
+/// # Errors
+/// [`Error`].
+pub async fn apply_at_once<K: apply::Object>(
+    client: &Client,
+    manager: &str,
+    wanted: &K,
+    live: Option<&K>,
+) -> Result<(), Error> {
+    if let Some(live) = live {
+        apply::check_ours(live, wanted)?;
+    }
+    apply::apply(client, manager, &stamped(wanted)).await?;
+    tracing::debug!(object = apply::describe(wanted), "applied at once");
+    Ok(())
+}
+
+fn stamped<K: apply::Object>(wanted: &K) -> K {
+    let mut want = value(wanted);
+    stamp(&mut want);
+    serde_json::from_value(want).unwrap_or_else(|_| wanted.clone())
+}
+
 /// As [`ensure`], after `keep` has put into what is wanted the parts of what is there that cannot be changed.
 async fn ensure_but<K: apply::Object>(
     client: &Client,

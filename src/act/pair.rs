@@ -58,9 +58,12 @@ pub enum Error {
         #[source]
         source: Box<Error>,
     },
-    /// This version cannot do it.
-    #[error("{0} is not supported yet")]
-    Unsupported(&'static str),
+    /// Errant transactions could not be saved.
+    #[error(transparent)]
+    Errant(#[from] super::errant::Error),
+    /// It goes on after the pass.
+    #[error("{0} takes a while")]
+    Busy(&'static str),
 }
 
 impl Error {
@@ -89,6 +92,8 @@ pub struct Done {
     pub recorded: bool,
     /// When the recorded active server was opened.
     pub opened: Option<Timestamp>,
+    /// The volume that was kept of a server that was replaced.
+    pub kept: Option<String>,
     /// How long each step took that `status.lastChange` tells, by the name that it has there.
     pub steps: Vec<(&'static str, Duration)>,
 }
@@ -151,12 +156,14 @@ impl<'a> Hands<'a> {
 
     /// Takes the steps in their order; the first that fails ends them.
     pub async fn act(mut self, decision: &Decision) -> (Done, Result<(), Error>) {
-        let mut result = Ok(());
+        let mut result = self.take_locks(&decision.actions).await;
         let last = decision.actions.last();
-        for (i, action) in decision.actions.iter().enumerate() {
+        for action in &decision.actions {
+            if result.is_err() {
+                break;
+            }
             let began = Instant::now();
-            let rest = decision.actions.get(i + 1..).unwrap_or_default();
-            result = self.step(action, rest).await;
+            result = self.step(action).await;
             let took = began.elapsed();
             tracing::info!(
                 namespace = self.found.namespace,
@@ -175,7 +182,6 @@ impl<'a> Hands<'a> {
                 {
                     result = Ok(());
                 }
-                (Err(_), _) => break,
                 _ => {}
             }
         }
@@ -214,14 +220,14 @@ impl<'a> Hands<'a> {
         }
     }
 
-    async fn step(&mut self, action: &Action, rest: &[Action]) -> Result<(), Error> {
+    async fn step(&mut self, action: &Action) -> Result<(), Error> {
         match action {
             Action::AddFinalizer => self.finalizer(true).await,
             Action::RemoveFinalizer => self.finalizer(false).await,
-            Action::Record(record) => self.record(record, rest).await,
+            Action::Record(record) => self.record(record).await,
             Action::DeletePod { place, uid, down } => self.delete_pod(*place, uid, *down).await,
-            Action::SaveErrant { .. } => Err(Error::Unsupported("saving of errant transactions")),
-            Action::Replace { .. } => Err(Error::Unsupported("replacement of a server")),
+            Action::SaveErrant { server, set } => self.save_errant(*server, set).await,
+            Action::Replace { place, uid } => self.replace(*place, uid.as_deref()).await,
             Action::Rebuild { server, donor } => self.rebuild(*server, *donor).await,
             Action::Follow { server, source } => self.follow(*server, *source).await,
             Action::Reach { server, of } => self.reach(*server, *of).await,
@@ -284,6 +290,15 @@ impl<'a> Hands<'a> {
         session.ok_or(Error::NoConnection(pod))
     }
 
+    /// Takes the locks of all servers that the steps change, before the first of them: whoever takes one of them away in between makes the
+    /// step on that server fail, for it is never taken again. Fences come by themselves, and may come last.
+    async fn take_locks(&mut self, actions: &[Action]) -> Result<(), Error> {
+        for i in actions.iter().flat_map(servers_of) {
+            self.lock(i).await?;
+        }
+        Ok(())
+    }
+
     /// Takes the server's lock, unless it is held already. What was read before it proves nothing any more.
     async fn lock(&mut self, i: Ordinal) -> Result<(), Error> {
         if self.locked.get(i).is_some_and(|l| *l) {
@@ -315,12 +330,9 @@ impl<'a> Hands<'a> {
         if same { Ok(()) } else { Err(Error::Superseded) }
     }
 
-    /// Rule P2: by compare-and-swap on what was read at the beginning of the pass, or written in it. The servers that the rest of the steps
-    /// change are locked before: so the swap is at the same time the reading of the record under their locks.
-    async fn record(&mut self, record: &Record, rest: &[Action]) -> Result<(), Error> {
-        for i in rest.iter().filter_map(server_of) {
-            self.lock(i).await?;
-        }
+    /// Rule P2: by compare-and-swap on what was read at the beginning of the pass, or written in it. The servers that the other steps change
+    /// are locked by then: so the swap is at the same time the reading of the record under their locks.
+    async fn record(&mut self, record: &Record) -> Result<(), Error> {
         let seen = self.done.written.as_ref().unwrap_or(&self.found.pair);
         let old = seen.status.clone();
         let mut new = old.clone().unwrap_or_default();
@@ -338,16 +350,32 @@ impl<'a> Hands<'a> {
     }
 }
 
-/// The server that a step changes and that only it changes: fences of the other one come later, and wait for nothing.
-fn server_of(action: &Action) -> Option<Ordinal> {
+/// The servers that a step changes, or whose position it takes.
+fn servers_of(action: &Action) -> Vec<Ordinal> {
     match action {
-        Action::StopReceiver(i)
+        Action::Open(i)
+        | Action::Close(i)
+        | Action::StopReceiver(i)
         | Action::Apply(i)
-        | Action::Open(i)
         | Action::Discard(i)
         | Action::SourceOff(i)
-        | Action::SourceOn { server: i, .. } => Some(*i),
-        _ => None,
+        | Action::Start(i)
+        | Action::Stop(i)
+        | Action::SourceOn { server: i, .. }
+        | Action::Timeout { server: i, .. }
+        | Action::Accounts { server: i, .. }
+        | Action::LockOut { server: i, .. }
+        | Action::Follow { server: i, .. }
+        | Action::Rebuild { server: i, .. } => vec![*i],
+        Action::Reach { server, of } => vec![*server, *of],
+        // A fence is a pass of its own on its server; the others change none.
+        Action::Fence(_)
+        | Action::AddFinalizer
+        | Action::RemoveFinalizer
+        | Action::Record(_)
+        | Action::SaveErrant { .. }
+        | Action::Replace { .. }
+        | Action::DeletePod { .. } => vec![],
     }
 }
 

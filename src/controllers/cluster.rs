@@ -222,11 +222,12 @@ async fn pass(cluster: &ShardCluster, env: &Env) -> Result<Action, Error> {
     }
     let mut o = found.observed;
 
-    // First what others wait for: the record and the map. People are told at once what was done: a later step may fail.
+    // First what others wait for: the record and the map. People are told at once what was done, once the map is out: a later step may
+    // fail.
     let (latest, recorded) = record(client, &o, found.cluster).await?;
-    tell(env, &latest, &core::changes(o.placement(), &recorded)).await;
     let mut refused = None;
     let published = publish_map(env, &latest, &o, &recorded, found.map.as_ref()).await;
+    tell(env, &latest, &core::changes(o.placement(), &recorded)).await;
     tell(
         env,
         &latest,

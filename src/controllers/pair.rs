@@ -76,6 +76,7 @@ impl Error {
                 if e.is_conflict() { "conflict" } else { "api" }
             }
             Self::Act(act::pair::Error::Superseded) => "conflict",
+            Self::Act(act::pair::Error::Busy(_)) => "busy",
             Self::Act(act::pair::Error::Aborted { .. }) => "aborted",
             Self::Act(e) if e.is_not_reached() => "behind",
             Self::Act(_) => "server",
@@ -93,12 +94,12 @@ impl Error {
             {
                 true
             }
-            _ => ["conflict", "behind", "starting"].contains(&self.label()),
+            _ => ["conflict", "behind", "starting", "busy"].contains(&self.label()),
         }
     }
     /// It waited already, or what was done about it is not to wait.
     fn waited(&self) -> bool {
-        ["behind", "aborted"].contains(&self.label())
+        ["behind", "aborted", "busy"].contains(&self.label())
     }
 }
 
@@ -136,6 +137,7 @@ async fn drive(
     let labelled = watcher::Config::default().labels(names::PAIR_LABEL);
     let (pods, pod_events) = reflected::<Pod>(client, ns, labelled);
     let (clusters, cluster_events) = reflected::<ShardCluster>(client, ns, watcher::Config::default());
+    let (slices, slice_events) = reflected::<EndpointSlice>(client, ns, children.clone());
     let (nodes, node_events) = watch_nodes(client, pods.clone());
     // A wake-up goes by no watch: it is there within a moment.
     let (wake, woken) = mpsc::unbounded();
@@ -147,6 +149,7 @@ async fn drive(
             pods,
             clusters,
             nodes,
+            slices,
         },
         memories: Memories::default(),
         backoff: Backoff::default(),
@@ -168,8 +171,11 @@ async fn drive(
         .owns(api::<Service>(client, ns), children.clone())
         .owns(api::<ConfigMap>(client, ns), children.clone())
         .owns(api::<PodDisruptionBudget>(client, ns), children.clone())
-        .owns(api::<NetworkPolicy>(client, ns), children.clone())
-        .owns(api::<EndpointSlice>(client, ns), children)
+        .owns(api::<NetworkPolicy>(client, ns), children)
+        .watches_stream(slice_events, |slice: EndpointSlice| {
+            let name = slice.labels().get(names::PAIR_LABEL)?;
+            Some(ObjectRef::new(name).within(&slice.namespace()?))
+        })
         .watches_stream(pod_events, |pod: Pod| pair_of(&pod))
         .watches_stream(cluster_events, of_cluster)
         .reconcile_on(node_events)

@@ -5,7 +5,10 @@ use crate::{
     core::pair::{self, NodeSeen, observed::PodState},
 };
 use k8s_openapi::{
-    api::core::v1::{Node, Pod},
+    api::{
+        core::v1::{Node, Pod},
+        discovery::v1::EndpointSlice,
+    },
     jiff::Timestamp,
 };
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -32,6 +35,8 @@ pub struct Caches {
     pub clusters: Store<ShardCluster>,
     /// The nodes.
     pub nodes: Nodes,
+    /// Where the Services of pairs lead to.
+    pub slices: Store<EndpointSlice>,
 }
 
 impl Caches {
@@ -44,6 +49,10 @@ impl Caches {
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<ShardCluster> {
         let key = ObjectRef::new(name).within(namespace);
         self.clusters.get(&key).map(|c| (*c).clone())
+    }
+    /// The slice of this name.
+    pub fn slice(&self, namespace: &str, name: &str) -> Option<Arc<EndpointSlice>> {
+        self.slices.get(&ObjectRef::new(name).within(namespace))
     }
     /// Pods in our own words, with what is known of their nodes.
     pub fn pod_states(&self, pods: &[Option<Pod>; 2], now: Timestamp) -> [Option<PodState>; 2] {

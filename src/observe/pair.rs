@@ -48,7 +48,9 @@ pub struct Found {
     pub pods: [Option<Pod>; 2],
     /// The same in our own words.
     pub pod_states: [Option<PodState>; 2],
-    /// The claims.
+    /// The claims, unless they are only remembered.
+    pub claims: [Option<PersistentVolumeClaim>; 2],
+    /// The same in our own words.
     pub volumes: [Volume; 2],
     /// The place that an earlier status, or the published map, calls active.
     pub hint: Option<Ordinal>,
@@ -117,7 +119,7 @@ pub async fn find(client: &Client, caches: &Caches, pair: MySQLPair, now: Timest
         // Needed only where there is no record.
         _ => None,
     };
-    let pods = [pod_a, pod_b];
+    let (pods, claims) = ([pod_a, pod_b], [claim_a, claim_b]);
     Ok(Found {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -126,7 +128,8 @@ pub async fn find(client: &Client, caches: &Caches, pair: MySQLPair, now: Timest
         deletion,
         pod_states: caches.pod_states(&pods, now),
         pods,
-        volumes: [claim_a, claim_b].map(|c| pair::volume(c.as_ref())),
+        volumes: claims.each_ref().map(|c| pair::volume(c.as_ref())),
+        claims,
         hint,
         cluster,
         pair,
@@ -152,6 +155,7 @@ pub fn recall(caches: &Caches, pair: MySQLPair, volumes: [Volume; 2], now: Times
         deletion: None,
         pod_states: caches.pod_states(&pods, now),
         pods,
+        claims: [None, None],
         volumes,
         hint: None,
         cluster: Some(cluster),

@@ -1,6 +1,7 @@
 //! The servers of pairs, each over a connection that is held open between passes: opening one takes far longer than asking.
 
 use crate::{
+    act::errant::{self, Written},
     core::{
         databases::Naming,
         gtid::GtidSet,
@@ -26,6 +27,9 @@ const NEW: Duration = Duration::from_secs(5);
 const LATER: Duration = Duration::from_secs(2);
 /// How long a pass waits for a follower to have what its source had.
 const REACH_SECONDS: f32 = 0.5;
+
+/// How long a pass waits for errant transactions to be saved.
+const SAVE_MOMENT: Duration = Duration::from_secs(2);
 
 /// A copy that was started is seen to run within this time.
 const COPY_BEGINS: Duration = Duration::from_secs(60);
@@ -71,11 +75,18 @@ struct Copy {
 pub struct Servers {
     held: Mutex<HashMap<String, (String, Session)>>,
     copies: Mutex<HashMap<String, Copy>>,
+    saves: Mutex<HashMap<String, Save>>,
 }
+
+/// Errant transactions that are being saved.
+type Save = JoinHandle<Result<Written, errant::Error>>;
 
 impl Servers {
     fn held(&self) -> std::sync::MutexGuard<'_, HashMap<String, (String, Session)>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn saves(&self) -> std::sync::MutexGuard<'_, HashMap<String, Save>> {
+        self.saves.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn copies(&self) -> std::sync::MutexGuard<'_, HashMap<String, Copy>> {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
@@ -132,6 +143,30 @@ impl Servers {
     pub fn forget(&self, key: &str) {
         self.held().remove(key);
         self.copies().remove(key);
+        self.saves().remove(key);
+    }
+
+    /// Saves errant transactions of a server, unless that is being done already, and waits a moment for it; `None` when it takes longer: it
+    /// goes on, and is asked for again.
+    pub async fn save<F>(
+        &self,
+        key: &str,
+        start: impl FnOnce() -> F + Send,
+    ) -> Option<Result<Written, errant::Error>>
+    where
+        F: Future<Output = Result<Written, errant::Error>> + Send + 'static,
+    {
+        let running = self.saves().remove(key);
+        let mut save = running.unwrap_or_else(|| tokio::spawn(start()));
+        match deadline::within(SAVE_MOMENT, &mut save).await {
+            Ok(Ok(done)) => Some(done),
+            // It panicked; it is begun anew.
+            Ok(Err(_)) => None,
+            Err(_) => {
+                self.saves().insert(key.to_owned(), save);
+                None
+            }
+        }
     }
 
     /// Whether this process has just started to copy over the server. One that was started a while ago and is wanted again

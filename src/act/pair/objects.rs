@@ -1,6 +1,9 @@
 //! The steps on objects of the API.
 
-use super::{super::apply, Error, Hands};
+use super::{
+    super::{apply, replace},
+    Error, Hands,
+};
 use crate::{
     api::{MySQLPair, names},
     core::pair::observed::Ordinal,
@@ -41,6 +44,13 @@ impl Hands<'_> {
             Err(e) if !on && e.is_not_found() => Ok(()),
             Err(e) => Err(e.into()),
         }
+    }
+
+    pub(super) async fn replace(&mut self, place: Ordinal, uid: Option<&str>) -> Result<(), Error> {
+        self.confirm().await?;
+        let (namespace, name) = (&self.found.namespace, &self.found.name);
+        self.done.kept = replace::replace(self.client, namespace, name, place, uid).await?;
+        Ok(())
     }
 
     pub(super) async fn delete_pod(&self, place: Ordinal, uid: &str, down: bool) -> Result<(), Error> {

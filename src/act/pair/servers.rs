@@ -1,10 +1,11 @@
 //! The steps on servers.
 
-use super::{Error, Hands, key};
+use super::{super::errant, Error, Hands, key};
 use crate::{
     api::names,
     core::{
         credentials::replication_user,
+        gtid::GtidSet,
         pair::{
             Action,
             observed::{Ordinal, Server},
@@ -12,7 +13,7 @@ use crate::{
     },
     deadline,
     mysql::{accounts, clone, fence, replication, semisync, state},
-    resources::stateful_set::CONFIG_DIR,
+    resources::{errant::Origin, stateful_set::CONFIG_DIR},
 };
 
 impl Hands<'_> {
@@ -87,6 +88,35 @@ impl Hands<'_> {
         };
         let result = replication::follow(session, &source).await;
         self.done(server, "follow", result)
+    }
+
+    /// Reading old binary logs may take minutes: it goes on after the pass, over a connection of its own, and the next pass asks for it.
+    pub(super) async fn save_errant(&mut self, server: Ordinal, set: &GtidSet) -> Result<(), Error> {
+        self.confirm().await?;
+        let pod = self.pod(server);
+        let key = key(&self.found.namespace, &pod);
+        let session = self.seen.get(server).and_then(|s| s.session.as_ref());
+        let access = session
+            .map(|s| s.access().clone())
+            .ok_or_else(|| Error::NoConnection(pod.clone()))?;
+        let (client, set) = (self.client.clone(), set.clone());
+        let (namespace, pair) = (self.found.namespace.clone(), self.found.name.clone());
+        let cluster = self.found.pair.spec.cluster_ref.name.clone();
+        let epoch = self.record.as_ref().map_or(0, |r| r.epoch);
+        let start = move || async move {
+            let origin = Origin {
+                namespace: &namespace,
+                cluster: &cluster,
+                pair: &pair,
+                epoch,
+                pod: &pod,
+            };
+            errant::save(&client, &origin, &access, &set).await
+        };
+        match self.servers.save(&key, start).await {
+            Some(saved) => Ok(saved.map(drop)?),
+            None => Err(Error::Busy("saving errant transactions")),
+        }
     }
 
     /// Starts a copy, which goes on after the pass on the connection that observed the server, its lock held all the while.

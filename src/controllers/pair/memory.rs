@@ -1,6 +1,7 @@
 //! What this process remembers of pairs between passes. Nothing in it is needed for safety (rule O1): without it things take longer.
 
 use crate::{
+    api::conditions::Said,
     core::{
         gtid::GtidSet,
         pair::{
@@ -43,6 +44,8 @@ pub struct AtLeisure {
     pub volumes: [Volume; 2],
     /// The pair's copy of the credentials.
     pub credentials: FoundCopy,
+    /// Whether the volumes are as large as they should be.
+    pub storage: Option<Said>,
     /// Why the children could not be made.
     pub refused: Option<(&'static str, String)>,
 }

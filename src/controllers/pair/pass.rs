@@ -16,16 +16,18 @@ use crate::{
     },
     core::{
         credentials::{Credentials, OPERATOR_USER},
-        gtid::GtidSet,
         note::Note,
         pair::{
             self, Action as Step, Children, Decision, Observed,
-            observed::{Before, Desired, Record, Replacement, STRICT_TIMEOUT, Side},
+            observed::{Before, Desired, Record, Replacement, STRICT_TIMEOUT, Server, Side},
             reasons,
         },
     },
+    metrics::pairs::Outcome,
     mysql::{Access, accounts},
     observe::{
+        self,
+        errant::Kept,
         pair::{self as api, Found},
         servers::{Seen, Target},
     },
@@ -36,7 +38,7 @@ use k8s_openapi::{
     jiff::{SignedDuration, Timestamp, TimestampRound, Unit},
 };
 use kube::{
-    Resource as _, ResourceExt as _,
+    Client, Resource as _, ResourceExt as _,
     runtime::{controller::Action, reflector::ObjectRef},
 };
 use std::time::{Duration, Instant};
@@ -81,6 +83,7 @@ fn forget(shared: &Shared, pair: &MySQLPair) {
         shared.sentinels.forget(&key);
     }
     shared.memories.forget(&pair.uid().unwrap_or_default());
+    shared.ctx.metrics.pairs.forget(&namespace, &name);
 }
 
 /// What was looked at, and how.
@@ -113,14 +116,15 @@ async fn round(pair: &MySQLPair, shared: &Shared) -> Result<Round, Error> {
     let looked = looked.and_then(|look| renew(look, &fresh, shared));
     let now = Timestamp::now();
     if let Some(look) = looked {
-        let (observed, decision) = decide(shared, &look, now);
+        let (observed, decision) = decide(shared, &look, Kept::default(), now);
         if !decision.actions.is_empty() && decision.actions.iter().all(is_urgent) {
             return Box::pin(act(shared, look, observed, decision, now)).await;
         }
         hold(shared, look);
     }
     let look = Box::pin(look_at_leisure(fresh, shared, began, now)).await?;
-    let (observed, decision) = decide(shared, &look, now);
+    let kept = errant(client, &look).await?;
+    let (observed, decision) = decide(shared, &look, kept, now);
     Box::pin(act(shared, look, observed, decision, now)).await
 }
 
@@ -198,7 +202,13 @@ async fn look_at_leisure(
     }
     let secret = names::pair_credentials_secret(&found.name);
     let credentials = api::credentials(client, &found.namespace, &secret).await?;
+    let mut storage = None;
+    if let (Children::Apply, Some(template)) = (found.children(), found.template()) {
+        let size = &template.storage.size;
+        storage = Some(act::storage::of_pair(client, names::MANAGER_PAIR, size, &found.claims).await?);
+    }
     let at_leisure = AtLeisure {
+        storage,
         volumes: found.volumes.clone(),
         credentials: credentials.clone(),
         refused,
@@ -242,14 +252,34 @@ fn hold(shared: &Shared, look: Look) {
     }
 }
 
-fn decide(shared: &Shared, look: &Look, now: Timestamp) -> (Observed, Decision) {
+/// What has been saved of the transactions that the passive server has and the active one has not, when there are some.
+async fn errant(client: &Client, look: &Look) -> Result<Kept, Error> {
+    let found = &look.found;
+    let record = pair::record(&found.name, &found.status());
+    let up = |i: usize| match look.seen.get(i).map(|s| &s.server) {
+        Some(Server::Up(s)) => Some(s),
+        _ => None,
+    };
+    let there = record
+        .as_ref()
+        .and_then(|r| up(r.active).zip(up(r.passive())))
+        .is_some_and(|(active, passive)| !passive.executed.is_subset_of(&active.executed_later));
+    match record {
+        Some(record) if there => {
+            Ok(observe::errant::saved(client, &found.namespace, &found.name, record.epoch).await?)
+        }
+        _ => Ok(Kept::default()),
+    }
+}
+
+fn decide(shared: &Shared, look: &Look, kept: Kept, now: Timestamp) -> (Observed, Decision) {
     let found = &look.found;
     let record = pair::record(&found.name, &found.status());
     let uid = found.pair.uid().unwrap_or_default();
     shared
         .memories
         .of(&uid, |m| m.saw(record.as_ref(), &look.seen, now));
-    let observed = observed(shared, look, record);
+    let observed = observed(shared, look, record, kept);
     let decision = pair::decide(&observed, now);
     shared.memories.of(&uid, |m| m.follows(decision.following, now));
     (observed, decision)
@@ -278,6 +308,7 @@ async fn act(
     if result.is_ok() && decision.actions.contains(&Step::RemoveFinalizer) {
         return Ok(Round::Gone);
     }
+    measure(shared, &decision, &done, result.as_ref().err(), detected);
     let mut change = changed(shared, &look.found, &decision, &done, detected);
     let upon = done.written.clone().unwrap_or_else(|| look.found.pair.clone());
     let record = pair::record(&look.found.name, &upon.status.clone().unwrap_or_default());
@@ -285,12 +316,30 @@ async fn act(
     let mut led = Ok(());
     if decision.children != Children::Leave {
         let began = Instant::now();
-        led = slices::write(client, &look.found, record.as_ref(), &look.seen, opened).await;
+        led = slices::write(
+            client,
+            &look.found,
+            record.as_ref(),
+            &look.seen,
+            opened,
+            &shared.caches,
+        )
+        .await;
         if let Some(change) = &mut change {
             change.steps.push(step("endpoint", began.elapsed()));
         }
     }
     let pods = look.found.pods.clone();
+    let kept: Vec<Note> = done
+        .kept
+        .iter()
+        .map(|pv| {
+            Note::normal(
+                reasons::SERVER_REPLACED,
+                format!("the old volume is kept: PersistentVolume {pv}"),
+            )
+        })
+        .collect();
     hold(shared, look);
     if let Err(error) = result {
         failed(shared, &upon, &decision, &done, &error, now).await;
@@ -302,16 +351,16 @@ async fn act(
     } else {
         act::readiness::of_pair(client, names::MANAGER_PAIR, &pods, record.as_ref(), now).await
     };
-    report::pair::report(
-        client,
-        &shared.ctx.recorder,
-        &upon,
-        &observed,
-        &decision,
+    let uid = upon.uid().unwrap_or_default();
+    let storage = shared
+        .memories
+        .of(&uid, |m| m.at_leisure.as_ref().and_then(|l| l.storage.clone()));
+    let also = report::pair::Also {
         change,
-        now,
-    )
-    .await?;
+        storage,
+        notes: kept,
+    };
+    report::pair::report(&shared.ctx, &upon, &observed, &decision, also, now).await?;
     led?;
     gates?;
     Ok(
@@ -343,6 +392,28 @@ fn detected(shared: &Shared, look: &Look) -> Duration {
         .filter_map(|i| shared.sentinels.noticed(&key(i)))
         .min();
     noticed.map_or(look.began, |n| n.min(look.began)).elapsed()
+}
+
+/// Counts a change of the active server.
+fn measure(
+    shared: &Shared,
+    decision: &Decision,
+    done: &act::pair::Done,
+    error: Option<&act::pair::Error>,
+    detected: Duration,
+) {
+    let Some(change) = decision.change else { return };
+    let outcome = match error {
+        None => Outcome::Opened,
+        Some(act::pair::Error::Aborted { .. }) => Outcome::Aborted,
+        Some(_) if done.recorded => Outcome::Unfinished,
+        // Nothing came of it; it is decided anew.
+        Some(_) => return,
+    };
+    let took: Duration = done.steps.iter().map(|(_, d)| *d).sum();
+    let gap = Some(detected + took).filter(|_| outcome == Outcome::Opened);
+    let metrics = &shared.ctx.metrics.pairs;
+    metrics.changed(change.kind.as_str(), change.cause, outcome, gap);
 }
 
 /// Keeps account of a change of the active server; gives it when it is over.
@@ -487,7 +558,7 @@ fn target(found: &Found, i: usize, credentials: Option<&Credentials>) -> Option<
     })
 }
 
-fn observed(shared: &Shared, look: &Look, record: Option<Record>) -> Observed {
+fn observed(shared: &Shared, look: &Look, record: Option<Record>, kept: Kept) -> Observed {
     let found = &look.found;
     let status = found.status();
     let [seen_a, seen_b] = &look.seen;
@@ -526,8 +597,8 @@ fn observed(shared: &Shared, look: &Look, record: Option<Record>) -> Observed {
             .annotations()
             .get(names::ACCEPT_DATA_LOSS_ANNOTATION)
             .and_then(|e| e.trim().parse().ok()),
-        saved: GtidSet::new(),
-        saved_by_name: GtidSet::new(),
+        saved: kept.complete,
+        saved_by_name: kept.by_name,
         last_executed: m.last_executed.clone(),
         replacement: replacement(found),
         record,

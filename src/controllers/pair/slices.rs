@@ -5,10 +5,10 @@ use crate::{
     api::names,
     core::pair::observed::Server,
     core::pair::{Record, observed::Ordinal},
-    observe::{pair::Found, servers::Seen},
+    observe::{caches::Caches, pair::Found, servers::Seen},
     resources::endpoint_slice,
 };
-use kube::Client;
+use kube::{Client, ResourceExt as _};
 
 /// Writes what is not yet so: the active one's first.
 ///
@@ -20,20 +20,26 @@ pub async fn write(
     record: Option<&Record>,
     seen: &[Seen; 2],
     opened: Option<Ordinal>,
+    caches: &Caches,
 ) -> Result<(), apply::Error> {
     let active = record
         .map(|r| r.active)
         .filter(|i| serves(found, seen, *i, opened == Some(*i)));
     let passive = record.map(Record::passive).filter(|i| reads(found, *i));
-    for (service, place) in [
-        (names::active_service(&found.name), active),
-        (names::passive_service(&found.name), passive),
-    ] {
+    let slice = |service: &str, place: Option<Ordinal>| {
         let target = place.and_then(|i| target(found, i));
-        let slice = endpoint_slice::endpoint_slice(&found.context, &service, target.as_ref());
-        children::ensure(client, names::MANAGER_PAIR, &slice).await?;
+        endpoint_slice::endpoint_slice(&found.context, service, target.as_ref())
+    };
+    let active = slice(&names::active_service(&found.name), active);
+    let passive = slice(&names::passive_service(&found.name), passive);
+    let manager = names::MANAGER_PAIR;
+    if opened.is_some() {
+        let live = caches.slice(&found.namespace, &active.name_any());
+        children::apply_at_once(client, manager, &active, live.as_deref()).await?;
+    } else {
+        children::ensure(client, manager, &active).await?;
     }
-    Ok(())
+    children::ensure(client, manager, &passive).await
 }
 
 /// Whether the active Service leads to the server at `i`: one that is open, also while its Pod is being deleted, as long as it serves; of one

@@ -1,7 +1,10 @@
 //! The MySQLPair controller: what wakes it, and the four rooms in their order.
 
+mod change;
+mod look;
 mod memory;
 mod pass;
+mod seen;
 mod slices;
 
 use super::{
@@ -48,8 +51,8 @@ use std::{
 
 /// Label of this controller in metrics.
 const CONTROLLER: &str = "pair";
-/// Pairs that are worked on at the same time.
-const CONCURRENCY: u16 = 16;
+/// Pairs that are worked on at the same time: those whose servers are silent take seconds, and a node takes many with it.
+const CONCURRENCY: u16 = 64;
 /// Until the next pass after the first one that failed, and after one that waited in vain.
 const AT_ONCE: Duration = Duration::from_millis(15);
 

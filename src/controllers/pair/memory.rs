@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What is remembered of one pair.
@@ -33,6 +33,8 @@ pub struct Memory {
     pub last_executed: [Option<GtidSet>; 2],
     /// What was read with calls of the API when the pair was last looked at at leisure.
     pub at_leisure: Option<AtLeisure>,
+    /// Since when something has been amiss with the active server.
+    pub noticed: Option<Instant>,
     /// A change of the active server that was recorded, and is not over.
     pub changing: Option<Changing>,
 }
@@ -113,5 +115,111 @@ impl Memories {
     /// Forgets a pair.
     pub fn forget(&self, uid: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{pair::observed::SourceSide, spans::SpanSet};
+
+    const UUID: &str = "11111111-1111-1111-1111-111111111111";
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+    fn up(clients: u32, waiting: u32, acknowledged: u64) -> Seen {
+        let server = ServerState {
+            uuid: UUID.into(),
+            version: "9.7.4".into(),
+            read_only: false,
+            super_read_only: false,
+            offline: false,
+            executed: GtidSet::new(),
+            executed_later: format!("{UUID}:1-{acknowledged}").parse().unwrap(),
+            purged: GtidSet::new(),
+            channel: None,
+            source: SourceSide {
+                enabled: true,
+                waits: true,
+                clients,
+                waiting,
+                acknowledged,
+                timeout: 1000,
+            },
+            acknowledges: true,
+            disk_full: false,
+            account_marks: [None, None],
+            followers: vec![],
+            can_clone: true,
+            shards: SpanSet::new(),
+            databases: 0,
+            clone: None,
+        };
+        Seen {
+            server: Server::Up(Box::new(server)),
+            session: None,
+        }
+    }
+    fn record(members: usize) -> Record {
+        let in_sync = [
+            Some(UUID.to_owned()),
+            Some("b".to_owned()).filter(|_| members == 2),
+        ];
+        Record {
+            active: 0,
+            epoch: 3,
+            in_sync,
+        }
+    }
+    fn saw(m: &mut Memory, members: usize, active: Seen, second: i64) -> Option<Timestamp> {
+        m.saw(Some(&record(members)), &[active, Seen::absent()], at(second));
+        m.unheard
+    }
+
+    #[test]
+    fn without_a_client_nobody_is_heard_from_the_first_look_on() {
+        let mut m = Memory::default();
+        assert_eq!(saw(&mut m, 2, up(0, 0, 5), 1), Some(at(1)));
+        assert_eq!(saw(&mut m, 2, up(0, 1, 5), 2), Some(at(1)));
+        assert_eq!(saw(&mut m, 2, up(1, 0, 5), 3), None);
+    }
+
+    #[test]
+    fn commits_that_wait_count_only_while_none_gets_through() {
+        let mut m = Memory::default();
+        assert_eq!(saw(&mut m, 2, up(1, 3, 5), 1), None);
+        assert_eq!(saw(&mut m, 2, up(1, 3, 6), 2), None);
+        assert_eq!(saw(&mut m, 2, up(1, 3, 6), 3), Some(at(3)));
+        assert_eq!(saw(&mut m, 2, up(1, 3, 6), 4), Some(at(3)));
+        assert_eq!(saw(&mut m, 2, up(1, 3, 7), 5), None);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_server_that_is_out_or_for_one_that_is_not_seen() {
+        let mut m = Memory::default();
+        assert_eq!(saw(&mut m, 1, up(0, 0, 5), 1), None);
+        assert_eq!(saw(&mut m, 2, up(0, 0, 5), 2), Some(at(2)));
+        assert_eq!(saw(&mut m, 2, Seen::absent(), 3), None);
+    }
+
+    #[test]
+    fn what_a_server_had_is_remembered_after_it_is_gone() {
+        let mut m = Memory::default();
+        saw(&mut m, 2, up(1, 0, 9), 1);
+        saw(&mut m, 2, Seen::absent(), 2);
+        let [a, b] = &m.last_executed;
+        assert_eq!(a.as_ref().map(GtidSet::count), Some(9));
+        assert_eq!(*b, None);
+    }
+
+    #[test]
+    fn the_grace_of_a_passive_server_runs_from_when_it_ceased_to_follow() {
+        let mut m = Memory::default();
+        m.follows(false, at(1));
+        m.follows(false, at(5));
+        assert_eq!(m.adrift, Some(at(1)));
+        m.follows(true, at(6));
+        assert_eq!(m.adrift, None);
     }
 }

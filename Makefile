@@ -12,6 +12,10 @@ export SHARDWRIGHT_CACHE ?= $(HOME)/.cache/shardwright
 ONLY ?=
 # The fleet of `make demo`: quickstart or original.
 FLEET ?= quickstart
+# For how long `make chaos` draws faults, the seed that draws them (from the clock when empty), and further arguments.
+MINUTES ?= 10
+SEED ?=
+CHAOS ?=
 
 ##@ For everybody
 
@@ -30,7 +34,7 @@ demo-down: ## Take the demo down; nothing of it stays but the cache
 	@hack/demo.sh down
 
 .PHONY: test
-test: ## Everything: `check`, then the end-to-end scenarios on a real cluster
+test: ## Everything: `check`, then the end-to-end scenarios and a short chaos on a real cluster
 	@hack/test.sh
 
 .PHONY: test-full
@@ -63,6 +67,10 @@ bench: ## Benchmarks on a cluster: prints a table, writes JSON
 bench-failover: ## How long nothing can be written in each failure, beside a plain StatefulSet (RUNS=n for each, default 30)
 	@hack/test.sh --bench-failover
 
+.PHONY: chaos
+chaos: ## Break things at random while clients write; prove that nothing acknowledged is lost (MINUTES=60 SEED=7)
+	@hack/test.sh --chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(CHAOS)
+
 .PHONY: network-policies
 network-policies: ## The NetworkPolicies, on a cluster with an engine that enforces them
 	@hack/network-policies.sh
@@ -90,4 +98,4 @@ install-tools: ## Install the small tools that `check` uses (Debian packages and
 .PHONY: clean
 clean: ## Remove what was built in the work tree; the cache stays
 	@cargo clean
-	@rm -rf bench-results e2e-results
+	@rm -rf bench-results chaos-results e2e-results

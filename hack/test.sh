@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # test.sh [--no-check] [--full] [--bench] [--bench-failover] [--only NAME]
-# All checks, then the end-to-end scenarios (or the benchmarks) on a real cluster. With KUBECONFIG set, on that cluster;
-# else on one that is made on this machine and taken down again (KEEP=1 leaves it up). --full also proves the test cluster itself,
-# and that the Dockerfile makes the image that was tested.
+# test.sh --chaos [ARGUMENTS OF e2e chaos...]
+# All checks, then the end-to-end scenarios and two minutes of chaos (or the benchmarks, or chaos alone) on a real cluster. With KUBECONFIG
+# set, on that cluster; else on one that is made on this machine and taken down again (KEEP=1 leaves it up). --full also proves the test
+# cluster itself, and that the Dockerfile makes the image that was tested.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -20,6 +21,13 @@ while [ $# -gt 0 ]; do
     --full) arguments+=(--full) && prove=1 ;;
     --only) arguments+=(--only "${2:?which scenario}") && only=1 && shift ;;
     --bench | --bench-failover) command=${1#--} && check='' ;;
+    # What follows is for the tool.
+    --chaos)
+      command=chaos check=''
+      shift
+      arguments=("$@")
+      break
+      ;;
     *) die "unknown argument: $1" ;;
   esac
   shift
@@ -31,13 +39,15 @@ times_begin
 [ -z "$check" ] || hack/check.sh
 
 mkdir -p e2e-results bench-results
-if [ "$command" = run ]; then
-  arguments+=(--junit e2e-results/junit.xml --report e2e-results/report.json)
-else
-  arguments+=(--json "bench-results/${command#bench-}.json")
-fi
+case $command in
+  run) arguments+=(--junit e2e-results/junit.xml --report e2e-results/report.json) ;;
+  bench*) arguments+=(--json "bench-results/${command#bench-}.json") ;;
+esac
+# Beside the scenarios: two seeds whose faults are known, a minute each, and what their last fault takes to heal.
+short_chaos=(chaos --minutes 1 --seed 11 --seed 23)
 e2e=$CARGO_TARGET_DIR/release/e2e
 if [ -n "$given" ]; then
+  [ "$command" != chaos ] || die "chaos needs the cluster of this machine: it kills nodes. Unset KUBECONFIG"
   note "the cluster of KUBECONFIG=$given is used; scenarios that kill nodes are skipped by name"
   step "build the tool and the end-to-end tests" cargo build --release --locked --package shardwright --bin shardwright \
     --package shardwright-e2e --bin e2e
@@ -57,7 +67,11 @@ bed_ready e2e
 export SHARDWRIGHT_E2E_LOCAL=true
 # A failure leaves the cluster as it is, to be looked at; not in CI, where nobody will.
 [ -z "${CI:-}" ] || trap '"$BED" down || true; print_times' EXIT
-if ! (step "end-to-end: $command" "$BED" exec "$e2e" "$command" "${arguments[@]}"); then
+end_to_end() {
+  step "end-to-end: $command" "$BED" exec "$e2e" "$command" "${arguments[@]}"
+  [ "$command" != run ] || [ -n "$only" ] || step "end-to-end: a short chaos" "$BED" exec "$e2e" "${short_chaos[@]}"
+}
+if ! (end_to_end); then
   note "the cluster is still there: CLUSTER=$CLUSTER e2e/cluster/cluster kubectl get pods -A"
   note "take it down: CLUSTER=$CLUSTER e2e/cluster/cluster down"
   exit 1

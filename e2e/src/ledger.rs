@@ -160,11 +160,12 @@ impl Fleet {
                         return Ok(Seen::NotYet(format!("replication from {follows}: {r:?}")));
                     }
                 }
-                let sql = format!("SELECT GTID_SUBSET('{}', @@GLOBAL.gtid_executed)", va.gtid);
-                let caught_up: u8 = b.one(&sql).await?;
+                // Somebody may be writing all the time.
+                let sql = format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{}', 2)", va.gtid);
+                let timed_out: u8 = b.one(&sql).await?;
                 let sql = format!("SELECT GTID_SUBSET('{}', @@GLOBAL.gtid_executed)", vb.gtid);
                 let nothing_errant: u8 = a.one(&sql).await?;
-                Ok(Seen::when(caught_up == 1 && nothing_errant == 1, || {
+                Ok(Seen::when(timed_out == 0 && nothing_errant == 1, || {
                     format!("active has {}, passive has {}", va.gtid, vb.gtid)
                 }))
             },

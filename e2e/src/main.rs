@@ -9,6 +9,7 @@ mod acknowledge;
 mod audit;
 mod bench;
 mod blueprint;
+mod chaos;
 mod demo;
 mod diagnose;
 mod dice;
@@ -57,6 +58,8 @@ enum Command {
     Bench(bench::Options),
     /// Measure how long nothing can be written when the active server is lost or changed.
     BenchFailover(bench::failover::Options),
+    /// Break things at random while clients write, and prove that nothing acknowledged is lost.
+    Chaos(chaos::Options),
     /// Write an object through the published map as an application would, and read it back.
     DemoWrite(demo::Options),
     /// Wait until every cluster, pair and range of a namespace is Ready, and show how far they are.
@@ -92,6 +95,11 @@ async fn start() -> Result<()> {
         Command::BenchFailover(options) => {
             bench::failover::run(&installed(cli.settings).await?, &options).await
         }
+        Command::Chaos(options) if options.list => {
+            chaos::list(&options);
+            Ok(())
+        }
+        Command::Chaos(options) => chaos::run(&installed(cli.settings).await?, &options).await,
         Command::DemoWrite(options) => demo::write(&World::connect(cli.settings).await?, &options).await,
         Command::WaitReady(options) => demo::wait_ready(&World::connect(cli.settings).await?, &options).await,
     }

@@ -13,21 +13,50 @@ use std::time::Duration;
 /// # Errors
 /// When there is none.
 pub async fn kill_container(pod: &Pod, container: &str) -> Result<()> {
-    let id = pod
-        .status
+    kill_id(&container_id(pod, container)?).await
+}
+
+/// Kills the first process of a container by -9, by its ID. It needs no API server.
+///
+/// # Errors
+/// When there is none.
+pub async fn kill_id(id: &str) -> Result<()> {
+    let Some(pid) = processes_of(id)?.into_iter().min() else {
+        bail!("no process of container {id} on this machine")
+    };
+    shell::run(Duration::from_secs(5), None, "kill", &["-9", &pid.to_string()]).await?;
+    Ok(())
+}
+
+/// Sends a signal to every process of a container, by its ID; gives how many there were. It needs no API server.
+///
+/// # Errors
+/// When `kill` cannot be run.
+pub async fn signal_container(id: &str, signal: &str) -> Result<usize> {
+    let pids = processes_of(id)?;
+    let mut args = vec!["-s".to_owned(), signal.to_owned()];
+    args.extend(pids.iter().map(u32::to_string));
+    if !pids.is_empty() {
+        // Some may end meanwhile.
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        shell::say(Duration::from_secs(5), None, "kill", &args).await?;
+    }
+    Ok(pids.len())
+}
+
+/// ID of a Pod's running container.
+///
+/// # Errors
+/// When there is none.
+pub fn container_id(pod: &Pod, container: &str) -> Result<String> {
+    pod.status
         .as_ref()
         .and_then(|s| s.container_statuses.as_ref())
         .and_then(|all| all.iter().find(|c| c.name == container))
         .and_then(|c| c.container_id.as_deref())
         .and_then(|id| id.rsplit('/').next())
-        .with_context(|| format!("{} has no running container {container}", pod.name_any()))?;
-    let mut pids = processes_of(id)?;
-    pids.sort_unstable();
-    let Some(pid) = pids.first() else {
-        bail!("no process of container {id} on this machine")
-    };
-    shell::run(Duration::from_secs(5), None, "kill", &["-9", &pid.to_string()]).await?;
-    Ok(())
+        .map(str::to_owned)
+        .with_context(|| format!("{} has no running container {container}", pod.name_any()))
 }
 
 fn processes_of(container: &str) -> Result<Vec<u32>> {

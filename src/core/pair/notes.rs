@@ -9,7 +9,10 @@ use super::{
     verdict,
     wish::Wish,
 };
-use crate::{api::conditions::Overall, core::note::Note};
+use crate::{
+    api::{conditions::Overall, names},
+    core::note::Note,
+};
 
 /// What people are told: each once, at its transition.
 pub(super) fn notes(
@@ -103,9 +106,9 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
         Action::SaveErrant { server, set } => Note::warning(
             reasons::ERRANT_SAVED,
             format!(
-                "{} has transactions that the active server lacks; they were saved in a Secret `{}-errant-…` and it will be copied anew: {set}",
+                "{} has transactions that the active server lacks; they were saved in the Secret `{}` and it will be copied anew: {set}",
                 name(*server),
-                o.pair
+                names::errant_secret(&o.pair, o.epoch, 1)
             ),
         ),
         Action::Replace { place, .. } => Note::warning(

@@ -120,6 +120,67 @@ impl Fleet {
         Ok(())
     }
 
+    /// Both servers of a pair hold the same rows, each once, and every acknowledged one is among them; the passive one gets a
+    /// moment to apply. Rows of which nobody was told anything may be there, but then on both.
+    ///
+    /// # Errors
+    /// When it is not so in time.
+    pub async fn counted(&self, pair: &str) -> Result<()> {
+        let written = self.ledger.lock().map(|l| l.clone()).unwrap_or_default();
+        let map = self.map().await?;
+        let mut tables = BTreeMap::<(String, String), Vec<Entry>>::new();
+        for row in written {
+            if map.entry(row.shard)?.pair == pair {
+                let key = (row.database.clone(), row.table.clone());
+                tables.entry(key).or_default().push(row);
+            }
+        }
+        wait::until(&format!("both servers of {pair} to hold the same rows"), wait::SOON, || async {
+            let (mut a, mut b) = (self.server(pair, 0).await?, self.server(pair, 1).await?);
+            for ((database, table), rows) in &tables {
+                let sql = format!(
+                    "SELECT local_id, JSON_UNQUOTE(JSON_EXTRACT(data, '$.text')) FROM `{database}`.`{table}` ORDER BY local_id"
+                );
+                let on_a: Vec<(u64, Option<String>)> = a.rows(&sql).await?;
+                let on_b: Vec<(u64, Option<String>)> = b.rows(&sql).await?;
+                if on_a != on_b {
+                    let (a, b) = (on_a.len(), on_b.len());
+                    return Ok(Seen::NotYet(format!("{database}.{table}: {a} rows on A, {b} on B, or others")));
+                }
+                let found: BTreeMap<u64, &str> = on_a
+                    .iter()
+                    .filter_map(|(id, text)| Some((*id, text.as_deref()?)))
+                    .collect();
+                let lost: Vec<_> = rows
+                    .iter()
+                    .filter(|r| found.get(&r.local_id) != Some(&r.text.as_str()))
+                    .collect();
+                if !lost.is_empty() {
+                    let n = lost.len();
+                    return Ok(Seen::NotYet(format!("{n} acknowledged rows are lost, such as {:?}", lost.first())));
+                }
+                let mut texts = std::collections::BTreeSet::new();
+                let twice: Vec<_> = found.values().filter(|t| !texts.insert(**t)).collect();
+                if !twice.is_empty() {
+                    return Ok(Seen::NotYet(format!("there twice: {twice:?}")));
+                }
+            }
+            Ok(Seen::Yes(()))
+        })
+        .await
+    }
+
+    /// Takes back what was acknowledged and is given up on purpose: rows whose number is `from` or higher.
+    pub fn give_up_rows_since(&self, from: usize) -> Vec<Entry> {
+        self.ledger
+            .lock()
+            .map(|mut l| {
+                let from = from.min(l.len());
+                l.split_off(from)
+            })
+            .unwrap_or_default()
+    }
+
     /// The pair is as it has to be: one writable server, the recorded one; each follows the other over TLS by GTIDs without
     /// an error; both have executed the same transactions.
     ///

@@ -17,6 +17,7 @@ mod fleet;
 mod http;
 mod install;
 mod ledger;
+mod pair;
 mod published;
 mod reach;
 mod report;

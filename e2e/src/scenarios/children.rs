@@ -2,6 +2,7 @@
 
 use crate::blueprint::{self as bp, PAIR};
 use crate::fleet::{Fleet, Object};
+use crate::pair::TAKEN_OVER;
 use crate::reach::Reach;
 use crate::scenario::Group;
 use crate::testbed;
@@ -68,7 +69,7 @@ pub fn group() -> Group {
                 Short,
                 "child-pod-active",
                 pod_active,
-                "the active Pod, by force: the same server is active again"
+                "the active Pod, by force: the other server takes over, and stays active"
             ),
             scenario!(Short, "child-pods-both", pods_both, "both Pods at once"),
             scenario!(
@@ -108,10 +109,7 @@ pub fn group() -> Group {
 
 /// The pair and all of the fleet are as they were, with every row, and take new ones.
 async fn recovered(f: &Fleet) -> Result<()> {
-    f.all_ready(REPAIR).await?;
-    f.healthy(PAIR).await?;
-    f.intact().await?;
-    f.write(&[0, 7]).await?;
+    f.recovered(PAIR).await?;
     f.intact().await
 }
 
@@ -307,13 +305,17 @@ async fn statefulset_orphan(f: &Fleet) -> Result<()> {
 }
 
 async fn statefulset(f: &Fleet) -> Result<()> {
-    let active = f.active(PAIR).await?;
+    let before = f.record(PAIR).await?;
     let old: StatefulSet = f.get(PAIR).await?;
     f.delete::<StatefulSet>(PAIR).await?;
     f.again::<StatefulSet>(PAIR, old.metadata.uid.as_deref(), SOON)
         .await?;
     recovered(f).await?;
-    ensure!(f.active(PAIR).await? == active, "another server is active");
+    let after = f.record(PAIR).await?;
+    ensure!(
+        after.epoch >= before.epoch,
+        "the epoch fell: {before:?} → {after:?}"
+    );
     Ok(())
 }
 
@@ -343,15 +345,17 @@ async fn pod_passive(f: &Fleet) -> Result<()> {
 async fn pod_active(f: &Fleet) -> Result<()> {
     let active = f.active(PAIR).await?;
     let old = kill_pod(f, active, Some(0)).await?;
+    f.served_by(PAIR, 1 - active, TAKEN_OVER).await?;
+    f.write(&[4]).await?;
     f.again::<Pod>(&names::pod(PAIR, active), old.as_deref(), REPAIR)
         .await?;
     recovered(f).await?;
-    ensure!(f.active(PAIR).await? == active, "another server is active");
+    ensure!(f.active(PAIR).await? == 1 - active, "the old one is active again");
     Ok(())
 }
 
 async fn pods_both(f: &Fleet) -> Result<()> {
-    let active = f.active(PAIR).await?;
+    let before = f.record(PAIR).await?;
     let mut old = vec![];
     for n in names::ORDINALS {
         old.push(kill_pod(f, n, Some(0)).await?);
@@ -361,7 +365,12 @@ async fn pods_both(f: &Fleet) -> Result<()> {
             .await?;
     }
     recovered(f).await?;
-    ensure!(f.active(PAIR).await? == active, "another server is active");
+    // Whichever of the two came back first.
+    let after = f.record(PAIR).await?;
+    ensure!(
+        after.epoch >= before.epoch,
+        "the epoch fell: {before:?} → {after:?}"
+    );
     Ok(())
 }
 
@@ -411,8 +420,9 @@ async fn mysqld_killed(f: &Fleet) -> Result<()> {
         })
         .await?;
         recovered(f).await?;
+        // The passive one's death changes nothing, the active one's makes the other one active.
+        ensure!(f.active(PAIR).await? == 1 - n, "the server that died is active");
     }
-    ensure!(f.active(PAIR).await? == active, "another server is active");
     Ok(())
 }
 
@@ -441,8 +451,9 @@ async fn refused(f: &Fleet) -> Result<()> {
     f.delete::<Service>(&name).await?;
     f.condition::<MySQLPair>(PAIR, "Stalled", "True", "ChildRefused", SOON)
         .await?;
-    // A server that restarts meanwhile is opened again all the same.
+    // An active server that dies meanwhile is taken over, and looked after when it is back.
     let old = kill_pod(f, active, Some(0)).await?;
+    f.served_by(PAIR, 1 - active, TAKEN_OVER).await?;
     f.again::<Pod>(&names::pod(PAIR, active), old.as_deref(), REPAIR)
         .await?;
     f.healthy(PAIR).await?;

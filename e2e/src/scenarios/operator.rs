@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
-use shardwright::api::{MySQLPair, ShardRange, names};
+use shardwright::api::{ShardRange, names};
 use std::time::{Duration, Instant};
 
 /// The groups.
@@ -65,13 +65,6 @@ pub fn groups() -> Vec<Group> {
                     SecondOperatorImage
                 ),
                 scenario!(
-                    Full,
-                    "node-lost",
-                    node_lost,
-                    "the node of each server loses its power and comes back: the same server is active, nothing is lost",
-                    TestBed
-                ),
-                scenario!(
                     Short,
                     "operator-away",
                     away,
@@ -110,7 +103,7 @@ async fn gitops(f: &Fleet) -> Result<()> {
 }
 
 /// Kills the leader as hard as this cluster allows: its process by -9 in the test bed, else its Pod without grace.
-async fn kill_leader(f: &Fleet) -> Result<()> {
+pub(super) async fn kill_leader(f: &Fleet) -> Result<()> {
     let Some(pod) = f.world.leader().await? else {
         return Ok(());
     };
@@ -284,37 +277,4 @@ async fn away(f: &Fleet) -> Result<()> {
         .await
         .context("while the operator was away")?;
     f.intact().await
-}
-
-async fn node_lost(f: &Fleet) -> Result<()> {
-    let active = f.active(PAIR).await?;
-    for n in [1 - active, active] {
-        f.healthy(PAIR).await?;
-        let shards = f.map().await?.shards();
-        f.write(&shards).await?;
-        let pod: Pod = f.get(&names::pod(PAIR, n)).await?;
-        let node = pod.spec.and_then(|s| s.node_name).context("no node")?;
-        f.world.bed(&["node", "kill", &node]).await?;
-        let seen = node_lost_of(f, n, active).await;
-        // Whatever was seen, the next scenarios need the node.
-        f.world.bed(&["node", "start", &node]).await?;
-        seen.with_context(|| format!("while {node} was away"))?;
-        f.all_ready(BRING_UP).await?;
-        f.healthy(PAIR).await?;
-        ensure!(f.active(PAIR).await? == active, "another server is active");
-        f.intact().await?;
-    }
-    f.world.operator_ready().await
-}
-
-/// What there is to see while the node of server `n` is away.
-async fn node_lost_of(f: &Fleet, n: usize, active: usize) -> Result<()> {
-    f.condition::<MySQLPair>(PAIR, "Ready", "False", "", REPAIR)
-        .await?;
-    let shards = f.map().await?.shards();
-    ensure!(shards.len() >= 8, "the map has {shards:?}");
-    if n != active {
-        f.write(&shards).await?;
-    }
-    Ok(())
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::policy::v1::Eviction;
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
+use shardwright::api::mysql_pair::ChangeKind;
 use shardwright::api::{MySQLPair, ShardCluster, names};
 
 /// Pods' UIDs, by ordinal.
@@ -52,8 +53,8 @@ pub(super) async fn config_refused(f: &Fleet) -> Result<()> {
     f.intact().await
 }
 
-/// Makes a change and watches the Pods: the passive one is replaced first, the active one only when that is Ready again, and
-/// afterwards the same server is active.
+/// Makes a change and watches the Pods: the passive one is replaced first, then it is handed the writes, and only then the other one is
+/// replaced.
 async fn rolls(f: &Fleet, change: impl Future<Output = Result<()>>) -> Result<()> {
     let active = f.active(PAIR).await?;
     let before = uids(f).await?;
@@ -71,7 +72,17 @@ async fn rolls(f: &Fleet, change: impl Future<Output = Result<()>>) -> Result<()
         }))
     })
     .await?;
-    wait::until("the active server to be replaced", REPAIR, || async {
+    wait::until("the writes to be handed over", REPAIR, || async {
+        let record = f.record(PAIR).await?;
+        let a = f.get_opt::<Pod>(&names::pod(PAIR, active)).await?;
+        // Seen before it is replaced: an order that is wrong fails here for want of time.
+        let untouched = a.is_some_and(|p| p.uid() == before[active]);
+        Ok(Seen::when(record.active == passive && untouched, || {
+            format!("{record:?}, old active untouched: {untouched}")
+        }))
+    })
+    .await?;
+    wait::until("the old active server to be replaced", REPAIR, || async {
         let a = f.get_opt::<Pod>(&names::pod(PAIR, active)).await?;
         Ok(Seen::when(a.is_some_and(|p| p.uid() != before[active]), || {
             "not yet".into()
@@ -80,7 +91,13 @@ async fn rolls(f: &Fleet, change: impl Future<Output = Result<()>>) -> Result<()
     .await?;
     f.all_ready(REPAIR).await?;
     f.healthy(PAIR).await?;
-    ensure!(f.active(PAIR).await? == active, "another server is active");
+    let after = f.record(PAIR).await?;
+    ensure!(after.active == passive, "it was handed back: {after:?}");
+    let change = f.status(PAIR).await?.last_change;
+    ensure!(
+        change.as_ref().is_some_and(|c| c.kind == ChangeKind::Switchover),
+        "the roll was no switchover: {change:?}"
+    );
     f.intact().await?;
     f.write(&OPEN_SHARDS).await
 }
@@ -293,7 +310,7 @@ pub(super) async fn eviction(f: &Fleet) -> Result<()> {
     f.intact().await
 }
 
-async fn evict(f: &Fleet, n: usize) -> Result<(), kube::Error> {
+pub(super) async fn evict(f: &Fleet, n: usize) -> Result<(), kube::Error> {
     let name = names::pod(PAIR, n);
     let eviction = Eviction {
         metadata: ObjectMeta {

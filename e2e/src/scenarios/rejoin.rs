@@ -1,0 +1,282 @@
+//! Servers that come back with something wrong: stale settings, lost data, missing or too many transactions. Each is in sync again by itself.
+
+use super::switchover::spoil_passive;
+use crate::blueprint::{self as bp, OPEN, PAIR};
+use crate::fleet::Fleet;
+use crate::pair::TAKEN_OVER;
+use crate::scenario::Group;
+use crate::wait::{self, REPAIR, SOON, Seen};
+use crate::{scenario, shared};
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use shardwright::api::names;
+use std::time::Duration;
+
+/// The group.
+pub fn group() -> Group {
+    Group {
+        name: "rejoin",
+        alone: false,
+        fixture: shared!(bp::small),
+        scenarios: vec![
+            scenario!(
+                Short,
+                "stale-channel",
+                stale_channel,
+                "the old active server comes back with channel settings from long ago: nothing is taken by them",
+                TestBed
+            ),
+            scenario!(
+                Short,
+                "passive-off-for-long",
+                off_for_long,
+                "the passive server was off while the binary logs that it needs were purged: it is copied anew",
+                TestBed
+            ),
+            scenario!(
+                Short,
+                "volume-emptied-logs-purged",
+                emptied,
+                "binary logs are purged and the passive volume is emptied: copied anew, with what either server ever wrote"
+            ),
+            scenario!(
+                Short,
+                "duplicate-key-rebuilt",
+                duplicate_key,
+                "a duplicate key (1062) stops the passive server: it is out, and copied anew by itself"
+            ),
+            scenario!(
+                Short,
+                "errant-saved",
+                errant,
+                "a passive server with transactions of its own: they are kept by name, and it is copied anew"
+            ),
+            scenario!(
+                Full,
+                "crash-recovery-in-peace",
+                recovery,
+                "a crash recovery that takes longer than any probe is left in peace, and ends",
+                TestBed
+            ),
+        ],
+    }
+}
+
+fn shards() -> Vec<i32> {
+    (0..OPEN).collect()
+}
+
+/// The passive server was copied from the active one: an event says so, and by its own word it has the active one's history as purged.
+async fn was_copied(f: &Fleet, ordinal: usize) -> Result<()> {
+    let mut server = f.server(PAIR, ordinal).await?;
+    let completed: u64 = server
+        .one("SELECT COUNT(*) FROM performance_schema.clone_status WHERE STATE = 'Completed'")
+        .await?;
+    ensure!(completed == 1, "{} was not copied", names::pod(PAIR, ordinal));
+    f.event(PAIR, "RebuildStarted", &names::pod(PAIR, ordinal), SOON)
+        .await
+        .map(|_| ())
+}
+
+async fn stale_channel(f: &Fleet) -> Result<()> {
+    let before = f.record(PAIR).await?;
+    f.write(&shards()).await?;
+    // As of a time when somebody else was its source, by positions, with another account, and not to be started by anyone.
+    let mut server = f.server(PAIR, before.active).await?;
+    let own_host = names::host(&f.ns, PAIR, before.active);
+    for sql in [
+        "STOP REPLICA".to_owned(),
+        format!(
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{own_host}', SOURCE_PORT = 3306, SOURCE_USER = 'nobody', \
+             SOURCE_PASSWORD = 'nothing', GTID_ONLY = 0, SOURCE_AUTO_POSITION = 0, SOURCE_LOG_FILE = 'binlog.000001', SOURCE_LOG_POS = 4, \
+             SOURCE_SSL = 0, SOURCE_CONNECT_RETRY = 60"
+        ),
+    ] {
+        server.run(&sql).await?;
+    }
+    f.signal(PAIR, before.active, "KILL").await?;
+    f.served_by(PAIR, before.passive(), TAKEN_OVER).await?;
+    f.write(&shards()).await?;
+    f.recovered(PAIR).await?;
+    ensure!(
+        f.record(PAIR).await?.active == before.passive(),
+        "the old active server serves again"
+    );
+    Ok(())
+}
+
+/// Throws away every binary log of the active server but the newest.
+async fn purge(f: &Fleet, ordinal: usize) -> Result<()> {
+    let mut server = f.server(PAIR, ordinal).await?;
+    let kept: u64 = server.one("SELECT @@GLOBAL.binlog_expire_logs_seconds").await?;
+    // As time does it: the operator's account, which is used here, may not purge by name.
+    server.run("SET GLOBAL binlog_expire_logs_seconds = 1").await?;
+    let purged = wait::until("the binary logs to be purged", SOON, || async {
+        let mut server = f.server(PAIR, ordinal).await?;
+        server.run("FLUSH BINARY LOGS").await?;
+        let (purged, executed): (String, String) = server
+            .one("SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed")
+            .await?;
+        Ok(Seen::when(purged == executed, || {
+            format!("purged {purged} of {executed}")
+        }))
+    })
+    .await;
+    server
+        .run(&format!("SET GLOBAL binlog_expire_logs_seconds = {kept}"))
+        .await?;
+    purged
+}
+
+async fn off_for_long(f: &Fleet) -> Result<()> {
+    let before = f.record(PAIR).await?;
+    f.signal(PAIR, before.passive(), "STOP").await?;
+    let written = async {
+        // Nobody misses it before something waits for it.
+        for _ in 0..3 {
+            f.write(&shards()).await?;
+        }
+        let out = f.members(PAIR, 1, TAKEN_OVER).await?;
+        ensure!(out.epoch > before.epoch, "{before:?} → {out:?}");
+        purge(f, before.active).await
+    }
+    .await;
+    f.signal(PAIR, before.passive(), "CONT").await?;
+    written?;
+    f.recovered(PAIR).await?;
+    was_copied(f, before.passive()).await?;
+    ensure!(
+        f.record(PAIR).await?.active == before.active,
+        "another server is active"
+    );
+    Ok(())
+}
+
+async fn emptied(f: &Fleet) -> Result<()> {
+    let first = f.record(PAIR).await?;
+    // Both have written, so that each has transactions of the other one's making.
+    f.write(&shards()).await?;
+    f.prefer(PAIR, first.passive()).await?;
+    let before = f.served_by(PAIR, first.passive(), TAKEN_OVER).await?;
+    f.write(&shards()).await?;
+    f.recovered(PAIR).await?;
+    let passive = names::pod(PAIR, before.passive());
+    let uuid = f.server(PAIR, before.passive()).await?.vitals().await?.uuid;
+    purge(f, before.active).await?;
+    let claim = format!("data-{passive}");
+    let old: PersistentVolumeClaim = f.get(&claim).await?;
+    let pod = f.server_pod(PAIR, before.passive()).await?;
+    f.delete::<PersistentVolumeClaim>(&claim).await?;
+    f.api::<Pod>().delete(&passive, &DeleteParams::default()).await?;
+    // The active one goes on alone.
+    f.write(&shards()).await?;
+    f.again::<PersistentVolumeClaim>(&claim, old.metadata.uid.as_deref(), REPAIR)
+        .await?;
+    f.again::<Pod>(&passive, pod.uid().as_deref(), REPAIR).await?;
+    f.recovered(PAIR).await?;
+    was_copied(f, before.passive()).await?;
+    let now = f.server(PAIR, before.passive()).await?.vitals().await?.uuid;
+    ensure!(now != uuid, "the passive server has its old data folder");
+    let after = f.record(PAIR).await?;
+    ensure!(
+        after.members.contains(&now) && !after.members.contains(&uuid),
+        "{after:?} should have {now}"
+    );
+    Ok(())
+}
+
+async fn duplicate_key(f: &Fleet) -> Result<()> {
+    let before = f.record(PAIR).await?;
+    spoil_passive(f, 1).await?;
+    // Acknowledged as ever: it is received, and cannot be applied.
+    f.write(&[1, 1, 1]).await?;
+    let out = f.members(PAIR, 1, REPAIR).await?;
+    ensure!(
+        out.active == before.active,
+        "a server that lacks rows is active: {out:?}"
+    );
+    f.write(&shards()).await?;
+    f.recovered(PAIR).await?;
+    was_copied(f, before.passive()).await?;
+    ensure!(
+        f.times_there(PAIR, 1, "in the way").await? == [0, 0],
+        "rows of nobody are left"
+    );
+    Ok(())
+}
+
+async fn errant(f: &Fleet) -> Result<()> {
+    let before = f.record(PAIR).await?;
+    let saved = f.errant_secrets(PAIR).await?;
+    let table = f.table(2).await?;
+    let mut follower = f.server(PAIR, before.passive()).await?;
+    let mut source = f.server(PAIR, before.active).await?;
+    f.while_paused(PAIR, async {
+        // In a running circle the active one would take it.
+        source.run("STOP REPLICA IO_THREAD").await?;
+        follower.run("SET GLOBAL super_read_only = OFF").await?;
+        follower
+            .run(&format!(
+                "INSERT INTO {table} (data) VALUES (JSON_OBJECT('text', 'errant'))"
+            ))
+            .await?;
+        follower.run("SET GLOBAL super_read_only = ON").await
+    })
+    .await?;
+    f.event(PAIR, "ErrantSaved", &names::pod(PAIR, before.passive()), REPAIR)
+        .await?;
+    f.write(&shards()).await?;
+    f.recovered(PAIR).await?;
+    was_copied(f, before.passive()).await?;
+    ensure!(
+        f.times_there(PAIR, 2, "errant").await? == [0, 0],
+        "an errant row is left"
+    );
+    let now = f.errant_secrets(PAIR).await?;
+    ensure!(
+        now.len() == saved.len() + 1,
+        "Secrets with errant transactions: {saved:?} → {now:?}"
+    );
+    Ok(())
+}
+
+async fn recovery(f: &Fleet) -> Result<()> {
+    // Longer than the readiness probe's patience and two rounds of the liveness probe's.
+    const RECOVERY: Duration = Duration::from_secs(75);
+    let before = f.record(PAIR).await?;
+    let name = names::pod(PAIR, before.passive());
+    f.write(&shards()).await?;
+    let restarts = |p: &Pod| {
+        let all = p.status.as_ref().and_then(|s| s.container_statuses.as_ref());
+        let mysqld = all.and_then(|a| a.iter().find(|c| c.name == "mysqld"));
+        mysqld.map_or(0, |c| c.restart_count)
+    };
+    let count = restarts(&f.get::<Pod>(&name).await?);
+    f.signal(PAIR, before.passive(), "KILL").await?;
+    // The new process is stopped before it listens, as if its recovery took that long.
+    wait::until("the new mysqld to be there", SOON, || async {
+        let pod: Pod = f.get(&name).await?;
+        if restarts(&pod) == count {
+            return Ok(Seen::NotYet("not restarted".into()));
+        }
+        f.signal(PAIR, before.passive(), "STOP").await?;
+        Ok(Seen::Yes(()))
+    })
+    .await?;
+    let left_alone = wait::throughout("the server in recovery", RECOVERY, || async {
+        let pod: Pod = f.get(&name).await?;
+        f.write(&[3]).await?;
+        Ok(Seen::when(restarts(&pod) == count + 1, || {
+            format!("{} restarts", restarts(&pod))
+        }))
+    })
+    .await;
+    f.signal(PAIR, before.passive(), "CONT").await?;
+    left_alone?;
+    f.recovered(PAIR).await?;
+    let after = restarts(&f.get::<Pod>(&name).await?);
+    ensure!(after == count + 1, "restarted {} times more", after - count - 1);
+    Ok(())
+}

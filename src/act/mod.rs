@@ -7,7 +7,7 @@ pub mod credentials;
 pub mod databases;
 pub mod errant;
 #[cfg(test)]
-mod mock;
+pub(crate) mod mock;
 pub mod pair;
 pub mod placement;
 pub mod publish;

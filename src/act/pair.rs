@@ -334,11 +334,9 @@ impl<'a> Hands<'a> {
     /// are locked by then: so the swap is at the same time the reading of the record under their locks.
     async fn record(&mut self, record: &Record) -> Result<(), Error> {
         let seen = self.done.written.as_ref().unwrap_or(&self.found.pair);
-        let old = seen.status.clone();
-        let mut new = old.clone().unwrap_or_default();
+        let mut new = seen.status.clone().unwrap_or_default();
         record.write_to(&self.found.name, &mut new);
-        let written =
-            report::status::write(self.client, names::MANAGER_PAIR, seen, old.as_ref(), &new).await?;
+        let written = report::pair::write(self.client, seen, &new).await?;
         if written.is_some() {
             self.done.written = written;
             self.confirmed = true;

@@ -2,7 +2,7 @@
 
 use super::{events, status};
 use crate::{
-    act::apply::Error,
+    act::apply::{self, Error},
     api::{
         MySQLPair, MySQLPairStatus,
         conditions::{self, Said},
@@ -17,7 +17,7 @@ use crate::{
     metrics::pairs::PairSeen,
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
+use kube::{Client, Resource};
 
 /// What is reported beside what was decided.
 #[derive(Debug, Default)]
@@ -75,9 +75,118 @@ pub async fn report(
     ctx.metrics
         .pairs
         .seen(&observed.namespace, &observed.pair, measured);
-    status::write(&ctx.client, names::MANAGER_PAIR, seen, seen.status.as_ref(), &new).await?;
+    write(&ctx.client, seen, &new).await?;
     let about = seen.object_ref(&());
     events::publish(&ctx.recorder, &about, "Reconcile", &decision.notes).await;
     events::publish(&ctx.recorder, &about, "Reconcile", &also.notes).await;
     Ok(())
+}
+
+/// How often a write is tried again while somebody edits labels and annotations at the same time.
+const TRIES: usize = 5;
+
+/// Writes the status of `seen` by compare-and-swap on what decisions are made upon: status, specification, deletion, and what a person has
+/// accepted. Whoever edits other metadata meanwhile holds nothing up, however often: a switchover that is not recorded for that
+/// reason alone would be taken back, and a failover put off. Gives the pair after the write, or `None` when nothing was to be written.
+///
+/// # Errors
+/// [`Error`]; [`Error::is_conflict`] means: observe again.
+pub async fn write(
+    client: &Client,
+    seen: &MySQLPair,
+    new: &MySQLPairStatus,
+) -> Result<Option<MySQLPair>, Error> {
+    let mut upon = seen.clone();
+    for _ in 1..TRIES {
+        let written = status::write(client, names::MANAGER_PAIR, &upon, upon.status.as_ref(), new).await;
+        match written {
+            Err(e) if e.is_conflict() => {
+                let namespace = seen.metadata.namespace.as_deref().unwrap_or_default();
+                let name = seen.metadata.name.as_deref().unwrap_or_default();
+                match apply::get::<MySQLPair>(client, namespace, name).await? {
+                    Some(now) if same(seen, &now) => upon = now,
+                    _ => return Err(e),
+                }
+            }
+            other => return other,
+        }
+    }
+    status::write(client, names::MANAGER_PAIR, &upon, upon.status.as_ref(), new).await
+}
+
+/// Whether a decision upon one of them is one upon the other.
+fn same(seen: &MySQLPair, now: &MySQLPair) -> bool {
+    let accepted = |p: &MySQLPair| {
+        let annotations = p.metadata.annotations.as_ref();
+        annotations
+            .and_then(|a| a.get(names::ACCEPT_DATA_LOSS_ANNOTATION))
+            .cloned()
+    };
+    seen.metadata.uid == now.metadata.uid
+        && seen.metadata.generation == now.metadata.generation
+        && seen.metadata.deletion_timestamp == now.metadata.deletion_timestamp
+        && seen.metadata.finalizers == now.metadata.finalizers
+        && seen.status == now.status
+        && accepted(seen) == accepted(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::mock::Api;
+    use serde_json::{Value, json};
+
+    fn pair(version: &str, epoch: i64, annotations: &Value) -> Value {
+        json!({
+            "apiVersion": "shardwright.dev/v1alpha1", "kind": "MySQLPair",
+            "metadata": {"name": "p0", "namespace": "shop", "uid": "u", "generation": 1,
+                         "resourceVersion": version, "annotations": annotations},
+            "spec": {"clusterRef": {"name": "main"}},
+            "status": {"active": "p0-0", "epoch": epoch},
+        })
+    }
+
+    const GET: &str = "GET /apis/shardwright.dev/v1alpha1/namespaces/shop/mysqlpairs/p0";
+    const PATCH: &str = "PATCH /apis/shardwright.dev/v1alpha1/namespaces/shop/mysqlpairs/p0/status";
+
+    fn conflict() -> Value {
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409, "message": "modified"})
+    }
+
+    fn next(epoch: i64) -> (MySQLPair, MySQLPairStatus) {
+        let seen: MySQLPair = serde_json::from_value(pair("1", epoch, &json!({}))).unwrap();
+        let mut new = seen.status.clone().unwrap();
+        new.epoch += 1;
+        (seen, new)
+    }
+
+    #[tokio::test]
+    async fn an_edit_of_annotations_holds_no_record_up() {
+        let api = Api::new([
+            (PATCH, 409, conflict()),
+            (GET, 200, pair("2", 4, &json!({"note": "a"}))),
+            (PATCH, 409, conflict()),
+            (GET, 200, pair("3", 4, &json!({"note": "b"}))),
+            (PATCH, 200, pair("4", 5, &json!({"note": "b"}))),
+        ]);
+        let (seen, new) = next(4);
+        let written = write(&api.client(), &seen, &new).await.unwrap().unwrap();
+        assert_eq!(written.status.unwrap().epoch, 5);
+        let sent = api.done();
+        assert_eq!(sent.last().unwrap()["metadata"]["resourceVersion"], "3");
+        assert_eq!(sent.last().unwrap()["status"], json!({"epoch": 5}));
+    }
+
+    #[tokio::test]
+    async fn another_record_or_another_acceptance_is_a_conflict() {
+        for now in [
+            pair("2", 5, &json!({})),
+            pair("2", 4, &json!({names::ACCEPT_DATA_LOSS_ANNOTATION: "4"})),
+        ] {
+            let api = Api::new([(PATCH, 409, conflict()), (GET, 200, now)]);
+            let (seen, new) = next(4);
+            assert!(write(&api.client(), &seen, &new).await.unwrap_err().is_conflict());
+            api.done();
+        }
+    }
 }

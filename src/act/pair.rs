@@ -10,7 +10,10 @@ use crate::{
     core::{
         credentials::Credentials,
         databases::Naming,
-        pair::{self, Action, Decision, Record, observed::Ordinal},
+        pair::{
+            self, Action, Decision, Record,
+            observed::{Ordinal, Server},
+        },
     },
     mysql::{self, Session, fence, replication},
     observe::{
@@ -186,7 +189,7 @@ impl<'a> Hands<'a> {
             }
         }
         if let (Err(source), Some(closed)) = (&result, self.closed) {
-            let reopened = !source.is_unknown() && self.take_back(closed).await;
+            let reopened = !source.is_unknown() && self.was_serving(closed) && self.take_back(closed).await;
             result = result.map_err(|source| Error::Aborted {
                 reopened,
                 source: Box::new(source),
@@ -201,6 +204,15 @@ impl<'a> Hands<'a> {
             }
         }
         (self.done, result)
+    }
+
+    /// Whether the server was seen to take writes, and to have them acknowledged by the other one: only then may it do so again without
+    /// more ado.
+    fn was_serving(&self, i: Ordinal) -> bool {
+        match self.seen.get(i).map(|s| &s.server) {
+            Some(Server::Up(s)) => s.writable() && s.source.enabled,
+            _ => false,
+        }
     }
 
     /// The active server is opened again after a switchover that came to nothing, still under its lock. Whether it is.

@@ -2,6 +2,7 @@
 
 use super::{Error, conn::literal, semisync, session::Session, state};
 use crate::{core::gtid::GtidSet, deadline};
+use std::time::{Duration, Instant};
 
 /// What of the server's log of received transactions has to be executed before it may be opened (rule P4), seconds.
 const APPLY_SECONDS: u32 = 1;
@@ -58,12 +59,53 @@ pub async fn start(s: &mut Session) -> Result<(), Error> {
     s.run(deadline::CHANGE, "START REPLICA FOR CHANNEL ''").await
 }
 
+/// What was received, of a channel that leads somewhere.
+const RECEIVED: &str = "SELECT s.received_transaction_set FROM performance_schema.replication_connection_status s \
+    JOIN performance_schema.replication_connection_configuration c USING (channel_name) \
+    WHERE channel_name = '' AND c.host <> ''";
+
+/// The applier, when it has read all that was received and that ends in the middle of a transaction, as it does after the source was killed.
+const IN_THE_MIDDLE: &str = "SELECT t.processlist_id FROM performance_schema.replication_applier_status_by_coordinator c \
+    JOIN performance_schema.threads t USING (thread_id) \
+    WHERE c.channel_name = '' AND c.service_state = 'ON' AND c.processing_transaction <> '' \
+    AND t.processlist_state LIKE 'Replica has read all relay log%'";
+const APPLIER_RUNS: &str = "SELECT COUNT(*) FROM performance_schema.replication_applier_status_by_coordinator \
+    WHERE channel_name = '' AND service_state = 'ON'";
+/// For an applier that was told to end.
+const APPLIER_ENDS: Duration = Duration::from_secs(2);
+/// Between two looks at whether it has.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
 /// Stops the channel; one that is not there is stopped.
 ///
 /// # Errors
 /// As [`Error`].
 pub async fn stop(s: &mut Session) -> Result<(), Error> {
+    stop_receiver(s).await?;
+    give_up_the_rest(s).await?;
     if_any(s.run(deadline::CHANGE, "STOP REPLICA FOR CHANNEL ''").await)
+}
+
+/// With its receiver stopped, an applier in the middle of a transaction would wait for the rest of it, which never comes: STOP REPLICA takes a
+/// minute then. Killed, it ends at once, and with it what it had begun; a START goes on from the last whole transaction.
+async fn give_up_the_rest(s: &mut Session) -> Result<(), Error> {
+    let coordinators: Vec<u64> = s.rows(deadline::QUERY, IN_THE_MIDDLE).await?;
+    let Some(id) = coordinators.first() else {
+        return Ok(());
+    };
+    match s.run(deadline::STEP, format!("KILL CONNECTION {id}")).await {
+        // ER_NO_SUCH_THREAD.
+        Err(e) if e.code() == Some(1094) => {}
+        other => other?,
+    }
+    let began = Instant::now();
+    while s.rows::<i64>(deadline::QUERY, APPLIER_RUNS).await?.first() != Some(&0) {
+        if began.elapsed() > APPLIER_ENDS {
+            return Err(Error::NotReached("the applier does not end".into()));
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    Ok(())
 }
 
 /// Stops the receiver: from then on no server gets an acknowledgement from this one (rule P6). The applier goes on.
@@ -82,19 +124,13 @@ pub async fn stop_receiver(s: &mut Session) -> Result<(), Error> {
 /// # Errors
 /// As [`Error`]; [`Error::NotReached`], with what ails the applier, when it is not within a second.
 pub async fn apply(s: &mut Session) -> Result<(), Error> {
-    if_any(
-        s.run(deadline::STEP, "START REPLICA SQL_THREAD FOR CHANNEL ''")
-            .await,
-    )?;
-    let received: Vec<String> = s
-        .rows(
-            deadline::QUERY,
-            "SELECT received_transaction_set FROM performance_schema.replication_connection_status WHERE channel_name = ''",
-        )
-        .await?;
+    let received: Vec<String> = s.rows(deadline::QUERY, RECEIVED).await?;
+    // A server that never followed has nothing to apply, and no applier to start.
     let Some(received) = received.first() else {
         return Ok(());
     };
+    s.run(deadline::STEP, "START REPLICA SQL_THREAD FOR CHANNEL ''")
+        .await?;
     let received: GtidSet = received
         .parse()
         .map_err(|e| Error::Protocol(format!("GTID set: {e}")))?;
@@ -159,6 +195,7 @@ pub async fn discard(s: &mut Session) -> Result<(), Error> {
 /// # Errors
 /// As [`Error`].
 pub async fn forget(s: &mut Session) -> Result<(), Error> {
+    stop(s).await?;
     if_any(s.run(deadline::CHANGE, "STOP REPLICA").await)?;
     s.run(deadline::CHANGE, "RESET REPLICA ALL").await
 }

@@ -57,8 +57,9 @@ pub async fn set_up(
     naming: &Naming,
     followers: &[String],
 ) -> Result<(), Error> {
+    let mut beside = s.beside().await?;
     for sql in statements(credentials, naming, followers) {
-        s.run(deadline::STEP, sql).await?;
+        beside.run(deadline::STEP, sql).await?;
     }
     Ok(())
 }
@@ -69,12 +70,10 @@ pub async fn set_up(
 /// # Errors
 /// As [`Error`]; [`Error::NotReached`] when a thread does not end.
 pub async fn lock_out(s: &mut Session, users: &[String]) -> Result<(), Error> {
+    let mut beside = s.beside().await?;
     for user in users {
-        s.run(
-            deadline::STEP,
-            format!("ALTER USER IF EXISTS {}@'%' ACCOUNT LOCK", literal(user)),
-        )
-        .await?;
+        let sql = format!("ALTER USER IF EXISTS {}@'%' ACCOUNT LOCK", literal(user));
+        beside.run(deadline::STEP, sql).await?;
     }
     let began = Instant::now();
     loop {

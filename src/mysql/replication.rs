@@ -9,6 +9,9 @@ const APPLY_SECONDS: u32 = 1;
 /// How long a follower may take to have what its source had, for a planned switchover or to join, seconds.
 const REACH_SECONDS: u32 = 2;
 
+/// For commits under way to end.
+const SETTLES: Duration = Duration::from_secs(2);
+
 /// Where a server takes transactions from.
 pub struct Source<'a> {
     /// DNS name, which the source's certificate carries.
@@ -156,8 +159,9 @@ pub async fn apply(s: &mut Session) -> Result<(), Error> {
 /// # Errors
 /// As [`Error`].
 pub async fn settle(s: &mut Session) -> Result<(), Error> {
-    s.run(deadline::STEP, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
-        .await
+    // Beside the lock: it waits for commits, and these may wait for an acknowledgement.
+    let mut beside = s.beside().await?;
+    beside.run(SETTLES, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS").await
 }
 
 /// Waits until the server has executed `set`.

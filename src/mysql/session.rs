@@ -134,6 +134,19 @@ impl Session {
         Err(Error::Protocol("another operator holds the server's lock".into()))
     }
 
+    /// Opens another connection to the same server, for statements that may wait for an acknowledgement. Whoever waits for one cannot be
+    /// killed: on this connection it would keep the server's lock for as long as that takes, and what would end the waiting needs the lock.
+    /// Each statement there fails unless this connection holds the lock when it begins.
+    ///
+    /// # Errors
+    /// As [`conn::connect`].
+    pub async fn beside(&self) -> Result<Beside, Error> {
+        Ok(Beside {
+            session: Self::open(self.access.clone()).await?,
+            holder: self.conn.id(),
+        })
+    }
+
     /// Gives the named lock back.
     ///
     /// # Errors
@@ -142,5 +155,38 @@ impl Session {
         self.rows::<Option<i64>>(deadline::QUERY, format!("SELECT RELEASE_LOCK('{LOCK}')"))
             .await
             .map(drop)
+    }
+}
+
+/// Another connection to a server whose lock is held.
+#[derive(Debug)]
+pub struct Beside {
+    session: Session,
+    holder: u32,
+}
+
+impl Beside {
+    /// Runs a statement that gives no rows, if the lock is held.
+    ///
+    /// # Errors
+    /// As [`Error`]; 1242 when somebody else has taken the lock.
+    pub async fn run(&mut self, limit: Duration, sql: impl AsRef<str> + Send) -> Result<(), Error> {
+        self.session.run(limit, guarded(self.holder, sql.as_ref())).await
+    }
+}
+
+/// The first statement that fails ends the string: a subquery with two rows fails, and nothing else here does.
+fn guarded(holder: u32, sql: &str) -> String {
+    format!("DO IF(IS_USED_LOCK('{LOCK}') <=> {holder}, 0, (SELECT 1 UNION SELECT 2)); {sql}")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_lock_is_asked_for_before_the_statement() {
+        let sql = super::guarded(7, "ALTER USER x ACCOUNT LOCK");
+        let (guard, statement) = sql.split_once("; ").unwrap();
+        assert!(guard.contains("IS_USED_LOCK('shardwright') <=> 7"), "{guard}");
+        assert_eq!(statement, "ALTER USER x ACCOUNT LOCK");
     }
 }

@@ -12,6 +12,8 @@ use uuid::Uuid;
 const RELAY_LOG_ERRORS: [u32; 6] = [1594, 1595, 1871, 1872, 13117, 13121];
 /// A login that was refused, on a channel.
 const ACCESS_DENIED: u32 = 1045;
+/// The coordinator of the applier was ended, maybe in the middle of a transaction (`ER_MTA_INCONSISTENT_DATA`).
+const ENDED_IN_TRANSACTION: u32 = 1756;
 /// The account is locked, on a channel.
 const ACCOUNT_LOCKED: u32 = 3118;
 
@@ -59,14 +61,19 @@ pub(super) fn threads(c: &Channel) -> Threads {
     }
 }
 
-/// What stopped the applier.
+/// What stopped the applier. One that was ended in the middle of a transaction, of which it has received a part only, goes on when it is
+/// started.
 pub(super) fn applier_fault(c: &Channel) -> Option<(u32, String)> {
-    c.applier_error.clone().filter(|_| !c.applier)
+    let stopped = !c.applier;
+    c.applier_error
+        .clone()
+        .filter(|(number, _)| stopped && *number != ENDED_IN_TRANSACTION)
 }
 
-/// Whether no channel takes anything.
+/// Whether no channel takes anything. An applier may go on with what was received: stopping it waits for the rest of a transaction of which a
+/// part was received, and that never comes from a source that is gone.
 pub(super) fn idle(c: Option<&Channel>) -> bool {
-    c.is_none_or(Channel::stopped)
+    c.is_none_or(|c| c.receiver == Receiver::Off)
 }
 
 pub(super) fn adrift(o: &Observed, now: Timestamp) -> bool {

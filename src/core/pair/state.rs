@@ -263,7 +263,12 @@ fn closed(o: &Observed, active: &ServerState) -> State {
 /// The active server's Pod is being deleted, and the passive one can take over.
 fn leaving(o: &Observed, record: &Record, now: Timestamp) -> Option<Why> {
     let deleting = o.side(record.active).pod.as_ref().is_some_and(|p| p.deleting);
-    (deleting && may_switch_over(o, record, now)).then_some(Why::Leaving)
+    // One that is closed is opened first: what is given up leaves it open, and then commits must wait.
+    let open = o
+        .side(record.active)
+        .up()
+        .is_some_and(|s| s.writable() && s.source.enabled);
+    (deleting && open && may_switch_over(o, record, now)).then_some(Why::Leaving)
 }
 
 fn may_switch_over(o: &Observed, record: &Record, now: Timestamp) -> bool {

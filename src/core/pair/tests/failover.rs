@@ -184,6 +184,21 @@ fn a_broken_applier_is_started_again_and_nothing_is_recorded() {
 }
 
 #[test]
+fn an_applier_that_was_ended_in_the_middle_of_a_transaction_is_no_fault() {
+    let ended = |o: &mut Observed| {
+        let c = up(o, 1).channel.as_mut().unwrap();
+        (c.receiver, c.applier) = (Receiver::Off, false);
+        c.applier_error = Some((1756, "the coordinator stopped".into()));
+    };
+    let mut o = active_dead();
+    ended(&mut o);
+    assert_eq!(run(&o).state, State::Failover(Cause::Unreachable));
+    let mut o = healthy();
+    ended(&mut o);
+    assert_eq!(run(&o).actions, [Action::Start(1)]);
+}
+
+#[test]
 fn a_person_may_accept_the_loss_once() {
     let mut o = active_dead();
     o.record.as_mut().unwrap().in_sync[1] = None;

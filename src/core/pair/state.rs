@@ -262,13 +262,17 @@ fn closed(o: &Observed, active: &ServerState) -> State {
 
 /// The active server's Pod is being deleted, and the passive one can take over.
 fn leaving(o: &Observed, record: &Record, now: Timestamp) -> Option<Why> {
-    let deleting = o.side(record.active).pod.as_ref().is_some_and(|p| p.deleting);
     // One that is closed is opened first: what is given up leaves it open, and then commits must wait.
     let open = o
         .side(record.active)
         .up()
         .is_some_and(|s| s.writable() && s.source.enabled);
-    (deleting && open && may_switch_over(o, record, now)).then_some(Why::Leaving)
+    (deleting(o, record.active) && open && may_switch_over(o, record, now)).then_some(Why::Leaving)
+}
+
+/// Its Pod is being deleted.
+fn deleting(o: &Observed, place: Ordinal) -> bool {
+    o.side(place).pod.as_ref().is_some_and(|p| p.deleting)
 }
 
 fn may_switch_over(o: &Observed, record: &Record, now: Timestamp) -> bool {
@@ -292,10 +296,9 @@ fn waiting(o: &Observed, record: &Record, active: &ServerState, now: Timestamp) 
             .is_some_and(|since| now.duration_since(since) >= d)
     };
     let gone_on_alone = source.enabled && !source.waits && o.acknowledgement_timeout == STRICT_TIMEOUT;
-    let deleting = |i: Ordinal| o.side(i).pod.as_ref().is_some_and(|p| p.deleting);
     let lost = match passive {
         _ if !source.enabled || gone_on_alone => Some(Lost::NotWaitedFor),
-        _ if deleting(p) && !deleting(record.active) => Some(Lost::Leaving),
+        _ if deleting(o, p) && !deleting(o, record.active) => Some(Lost::Leaving),
         None if source.clients == 0 || unheard_for(UNHEARD_AND_GONE) => Some(Lost::Gone),
         Some(_) if unheard_for(UNHEARD) => Some(Lost::Unheard),
         _ => Both::of(o, record).and_then(|b| lost(b, now)),
@@ -405,6 +408,8 @@ fn circle(b: Both<'_>, now: Timestamp) -> State {
         Threads::Stopped => State::CircleOpen(Circle::Stopped),
         Threads::Connecting => State::CircleOpen(Circle::Connecting),
         Threads::Broken(error) => State::Broken { at: a, error },
+        // One that is about to end would leave again at once.
+        Threads::Run if b.record.member(p).is_none() && deleting(b.o, p) => State::CatchingUp,
         Threads::Run if b.record.member(p).is_none() => State::NotRecorded,
         Threads::Run => wished(b, now).map_or(State::Healthy, State::SwitchOver),
     }

@@ -272,6 +272,10 @@ fn not_recorded() {
         (&d.state, recorded(&d)),
         (&State::NotRecorded, (0, 3, [true, true]))
     );
+    // Not while it is about to end.
+    let mut leaving = o.clone();
+    leaving.sides[1].pod.as_mut().unwrap().deleting = true;
+    assert_eq!(run(&leaving).state, State::CatchingUp);
     // Commits wait first, then it reaches what was committed until then.
     assert!(
         matches!(

@@ -191,6 +191,16 @@ async fn act(
     hold(shared, look);
     if let Err(error) = result {
         failed(shared, &upon, &decision, &done, &error, now).await;
+        if holds_all_the_same(&error) {
+            let told = unfinished(decision, &done);
+            let also = report::pair::Also {
+                notes: kept,
+                ..Default::default()
+            };
+            if let Err(error) = report::pair::report(&shared.ctx, &upon, &observed, &told, also, now).await {
+                tracing::debug!(%error, "what holds of a pass that failed is not reported");
+            }
+        }
         return Err(error.into());
     }
     // Nothing of the operator's goes by it: it may come last.
@@ -230,6 +240,30 @@ fn takes_time(step: &Step) -> bool {
             | Step::Follow { .. }
             | Step::Start(_)
     )
+}
+
+/// Whether what was decided upon is so, although a step failed: a server that cannot do it yet may take long, and people see why meanwhile.
+fn holds_all_the_same(error: &act::pair::Error) -> bool {
+    use act::pair::Error;
+    matches!(
+        error,
+        Error::Server { .. } | Error::NoConnection(_) | Error::NoCredentials
+    )
+}
+
+/// What is told of a pass that failed: how things are, and nothing of what was not done.
+fn unfinished(decision: Decision, done: &act::pair::Done) -> Decision {
+    let reason = decision.overall.reason();
+    // With a new record all notes were published already.
+    let notes = decision
+        .notes
+        .into_iter()
+        .filter(|n| !done.recorded && n.reason == reason);
+    Decision {
+        notes: notes.collect(),
+        change: None,
+        ..decision
+    }
 }
 
 /// What a pass that failed leaves behind for people and for the next one.

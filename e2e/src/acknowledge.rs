@@ -20,7 +20,7 @@ const CLOSE: Duration = Duration::from_secs(1);
 pub struct Stand {
     /// `@@server_uuid`.
     pub uuid: String,
-    /// `@@read_only` is OFF.
+    /// `@@read_only` is OFF, and `@@offline_mode` too: in that, applications are thrown out and told of no commit.
     pub open: bool,
     /// Commits wait for an acknowledgement: the source side of semi-sync is on, and has not gone on alone.
     pub waits: bool,

@@ -146,9 +146,9 @@ impl Server {
     /// # Errors
     /// What the server answered.
     pub async fn stand(&mut self) -> Result<Stand> {
-        let (uuid, read_only, waits, acknowledges): (String, u8, Option<u8>, Option<String>) = self
+        let (uuid, closed, waits, acknowledges): (String, u8, Option<u8>, Option<String>) = self
             .one(
-                "SELECT @@GLOBAL.server_uuid, @@GLOBAL.read_only, (SELECT VARIABLE_VALUE = 'ON' FROM performance_schema.global_status \
+                "SELECT @@GLOBAL.server_uuid, @@GLOBAL.read_only OR @@GLOBAL.offline_mode, (SELECT VARIABLE_VALUE = 'ON' FROM performance_schema.global_status \
                  WHERE VARIABLE_NAME = 'Rpl_semi_sync_source_status'), (SELECT SOURCE_UUID FROM \
                  performance_schema.replication_connection_status JOIN performance_schema.global_status ON \
                  VARIABLE_NAME = 'Rpl_semi_sync_replica_status' AND VARIABLE_VALUE = 'ON' \
@@ -157,7 +157,7 @@ impl Server {
             .await?;
         Ok(Stand {
             uuid,
-            open: read_only == 0,
+            open: closed == 0,
             waits: waits == Some(1),
             acknowledges: acknowledges.filter(|u| !u.is_empty()),
         })

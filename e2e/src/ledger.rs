@@ -20,6 +20,8 @@ pub struct Entry {
     pub local_id: u64,
     /// What was written.
     pub text: String,
+    /// It was given up on purpose: it may be there or not.
+    pub given_up: bool,
 }
 
 /// The table that scenarios write to.
@@ -65,6 +67,7 @@ impl Fleet {
                 table: TABLE.into(),
                 local_id,
                 text,
+                given_up: false,
             });
         }
         Ok(())
@@ -81,12 +84,18 @@ impl Fleet {
         self.ledger.lock().map_or(0, |l| l.len())
     }
 
+    /// The acknowledged rows but those that were given up.
+    fn rows_held(&self) -> Vec<Entry> {
+        let all = self.ledger.lock().map(|l| l.clone()).unwrap_or_default();
+        all.into_iter().filter(|row| !row.given_up).collect()
+    }
+
     /// Every acknowledged row is read where the map says, and on the other side of the pair once that has caught up.
     ///
     /// # Errors
     /// When one is missing or differs.
     pub async fn intact(&self) -> Result<()> {
-        let written = self.ledger.lock().map(|l| l.clone()).unwrap_or_default();
+        let written = self.rows_held();
         if written.is_empty() {
             return Ok(());
         }
@@ -126,7 +135,7 @@ impl Fleet {
     /// # Errors
     /// When it is not so in time.
     pub async fn counted(&self, pair: &str) -> Result<()> {
-        let written = self.ledger.lock().map(|l| l.clone()).unwrap_or_default();
+        let written = self.rows_held();
         let map = self.map().await?;
         let mut tables = BTreeMap::<(String, String), Vec<Entry>>::new();
         for row in written {
@@ -170,15 +179,18 @@ impl Fleet {
         .await
     }
 
-    /// Takes back what was acknowledged and is given up on purpose: rows whose number is `from` or higher.
+    /// Gives up on purpose what was acknowledged: rows whose number is `from` or higher. Gives them.
     pub fn give_up_rows_since(&self, from: usize) -> Vec<Entry> {
-        self.ledger
-            .lock()
-            .map(|mut l| {
-                let from = from.min(l.len());
-                l.split_off(from)
+        let Ok(mut ledger) = self.ledger.lock() else {
+            return vec![];
+        };
+        let given_up = ledger.iter_mut().skip(from);
+        given_up
+            .map(|row| {
+                row.given_up = true;
+                row.clone()
             })
-            .unwrap_or_default()
+            .collect()
     }
 
     /// The pair is as it has to be: one writable server, the recorded one; each follows the other over TLS by GTIDs without

@@ -134,7 +134,14 @@ async fn off_for_long(f: &Fleet) -> Result<()> {
     let before = f.record(PAIR).await?;
     f.signal(PAIR, before.passive(), "STOP").await?;
     let written = async {
-        // Nobody misses it before something waits for it.
+        // What is sent to it would wait in its socket: from now on nothing is.
+        let mut source = f.server(PAIR, before.active).await?;
+        let dumps: Vec<u64> = source
+            .rows("SELECT ID FROM performance_schema.processlist WHERE COMMAND LIKE 'Binlog Dump%'")
+            .await?;
+        for id in dumps {
+            source.run(&format!("KILL {id}")).await?;
+        }
         for _ in 0..3 {
             f.write(&shards()).await?;
         }

@@ -135,7 +135,7 @@ async fn under_writes(f: &Fleet) -> Result<()> {
     // Four of them, with 40 ms between two rows of each: 100 rows a second.
     for shard in 0..4 {
         let route = f.route_by_map(shard).await?;
-        clients.push(f.writer(&format!("sw-{shard}"), shard, route).await?);
+        clients.push(f.patient_writer(&format!("sw-{shard}"), shard, route).await?);
     }
     wait::until("the clients to write steadily", SOON, || async {
         let least = clients.iter().map(|c| c.book.steady()).min().unwrap_or_default();

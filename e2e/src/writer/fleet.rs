@@ -74,6 +74,22 @@ impl Fleet {
             client: client.into(),
             table: self.table(shard).await?,
             pause: super::PAUSE,
+            patience: None,
+        };
+        Ok(Writer::start(work, route))
+    }
+
+    /// A client that writes every 40 ms and waits for each answer as long as it takes, so that nothing is unknown but what no server answered.
+    ///
+    /// # Errors
+    /// When the cluster cannot be read.
+    pub async fn patient_writer(&self, client: &str, shard: i32, route: Route) -> Result<Writer> {
+        let work = Work {
+            client: client.into(),
+            table: self.table(shard).await?,
+            pause: std::time::Duration::from_millis(40),
+            // As long as a statement may take here at all.
+            patience: Some(std::time::Duration::from_secs(10)),
         };
         Ok(Writer::start(work, route))
     }

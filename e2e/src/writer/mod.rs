@@ -96,6 +96,8 @@ pub struct Work {
     pub table: String,
     /// Between two tries.
     pub pause: Duration,
+    /// For the answer to a row, whatever the map says meanwhile; without it [`ANSWER`], and hardly any longer once the map names another server.
+    pub patience: Option<Duration>,
 }
 
 /// Writes until it is stopped.
@@ -226,9 +228,10 @@ async fn insert(work: &Work, route: &Route, number: u64, open: &mut Open) -> End
         "INSERT INTO {} (data) VALUES (JSON_OBJECT('client', '{}', 'row', {number}))",
         work.table, work.client
     );
+    let limit = work.patience.unwrap_or(ANSWER);
     let answer = tokio::select! {
-        answer = tokio::time::timeout(ANSWER, open.server.run(&sql)) => answer,
-        () = late(route, &open.host) => return Ending::Unknown("the map names another server".into()),
+        answer = tokio::time::timeout(limit, open.server.run(&sql)) => answer,
+        () = late(route, &open.host), if work.patience.is_none() => return Ending::Unknown("the map names another server".into()),
     };
     match answer {
         Ok(Ok(())) => Ending::Acknowledged,
@@ -236,7 +239,7 @@ async fn insert(work: &Work, route: &Route, number: u64, open: &mut Open) -> End
             Some(code) if !UNKNOWN.contains(&code) => Ending::Refused(code, format!("{e:#}")),
             _ => Ending::Unknown(format!("{e:#}")),
         },
-        Err(_) => Ending::Unknown(format!("no answer within {ANSWER:?}")),
+        Err(_) => Ending::Unknown(format!("no answer within {limit:?}")),
     }
 }
 

@@ -132,6 +132,7 @@ async fn rate(f: &Fleet, pair: &str, clients: usize, tag: &str, books: &mut Vec<
                 client: format!("{tag}-{n}"),
                 table: table.clone(),
                 pause: Duration::ZERO,
+                patience: None,
             };
             Writer::start(work, Route::fixed(login.clone()))
         })

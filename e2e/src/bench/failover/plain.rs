@@ -63,6 +63,7 @@ pub fn writer(login: &Login) -> Writer {
         client: NAME.into(),
         table: TABLE.into(),
         pause: PAUSE,
+        patience: None,
     };
     Writer::start(work, Route::fixed(login.clone()))
 }

@@ -269,6 +269,7 @@ impl<'a> Hands<'a> {
             | Action::Apply(i)
             | Action::Discard(i)
             | Action::SourceOff(i)
+            | Action::SyncRelayLog { server: i, .. }
             | Action::Timeout { server: i, .. }
             | Action::LockOut { server: i, .. }
             | Action::Start(i)
@@ -372,6 +373,7 @@ fn servers_of(action: &Action) -> Vec<Ordinal> {
         | Action::Start(i)
         | Action::Stop(i)
         | Action::SourceOn { server: i, .. }
+        | Action::SyncRelayLog { server: i, .. }
         | Action::Timeout { server: i, .. }
         | Action::Accounts { server: i, .. }
         | Action::LockOut { server: i, .. }

@@ -153,6 +153,16 @@ pub async fn apply(s: &mut Session) -> Result<(), Error> {
     )))
 }
 
+/// After so many events what is received is brought to the disk; it holds at once.
+/// <https://dev.mysql.com/doc/refman/9.7/en/replication-options-replica.html#sysvar_sync_relay_log>
+///
+/// # Errors
+/// As [`Error`].
+pub async fn sync_relay_log(s: &mut Session, every: u64) -> Result<(), Error> {
+    s.run(deadline::STEP, format!("SET GLOBAL sync_relay_log = {every}"))
+        .await
+}
+
 /// Returns when every transaction that was in the binary log is executed: one that went past the point where commits wait, before they
 /// did, is in `gtid_executed` then. (A new binary log begins when all transactions of the one before are committed.)
 ///

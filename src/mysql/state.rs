@@ -17,6 +17,7 @@ use std::collections::HashMap;
 /// The server itself.
 const GLOBALS: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.version, @@GLOBAL.read_only, \
     @@GLOBAL.super_read_only, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, @@GLOBAL.offline_mode, \
+    @@GLOBAL.sync_relay_log, \
     (SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name = 'clone' AND plugin_status = 'ACTIVE')";
 
 const DATABASES: &str = "SELECT CAST(schema_name AS CHAR) FROM information_schema.schemata \
@@ -147,10 +148,11 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
         channel: channel(&channels, &applier_errors)?,
         source: source(&semi_sync),
         acknowledges: is_on(&semi_sync, "rpl_semi_sync_replica_enabled"),
+        sync_relay_log: get(row, 7)?,
         disk_full: full.first().map_or(Ok(0), |r| get::<i64>(r, 0))? > 0,
         account_marks,
         followers,
-        can_clone: get::<i64>(row, 7)? > 0,
+        can_clone: get::<i64>(row, 8)? > 0,
         shards,
         databases: names.len(),
         clone: clone(&clones)?,

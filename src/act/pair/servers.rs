@@ -39,6 +39,10 @@ impl Hands<'_> {
                 "set the timeout of acknowledgements",
                 semisync::timeout(session, *timeout).await,
             ),
+            Action::SyncRelayLog { every, .. } => (
+                "set how often what is received is brought to the disk",
+                replication::sync_relay_log(session, *every).await,
+            ),
             Action::LockOut { users, .. } => ("lock out", accounts::lock_out(session, users).await),
             Action::Start(_) => ("start replication", replication::start(session).await),
             Action::Stop(_) => ("stop replication", replication::stop(session).await),

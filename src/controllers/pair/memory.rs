@@ -148,6 +148,7 @@ mod tests {
                 timeout: 1000,
             },
             acknowledges: true,
+            sync_relay_log: 1,
             disk_full: false,
             account_marks: [None, None],
             followers: vec![],

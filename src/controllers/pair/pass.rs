@@ -103,6 +103,7 @@ fn is_urgent(step: &Step) -> bool {
         | Step::StopReceiver(_)
         | Step::Apply(_)
         | Step::Discard(_)
+        | Step::SyncRelayLog { .. }
         | Step::SourceOn { .. }
         | Step::SourceOff(_)
         | Step::Timeout { .. }

@@ -34,6 +34,13 @@ pub enum Action {
     Apply(Ordinal),
     /// Stops the channel and throws away what was received and not applied: a person has accepted that.
     Discard(Ordinal),
+    /// Another `sync_relay_log`: 1 for whoever is, or is about to be, a member (rule P3).
+    SyncRelayLog {
+        /// The passive server.
+        server: Ordinal,
+        /// After so many events what was received is brought to the disk.
+        every: u64,
+    },
     /// Source side of semi-sync on, with this timeout.
     SourceOn {
         /// The active server.

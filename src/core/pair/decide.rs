@@ -7,7 +7,7 @@ use super::{
     observed::{Deletion, Desired, Observed, Ordinal, Record, STRICT_TIMEOUT},
     promotion::Unfit,
     roll,
-    state::{self, Circle, Rebuild, State, Why},
+    state::{self, Circle, EACH_EVENT, MANY_EVENTS, Rebuild, State, Why},
     verdict,
     wish::{Wish, wish},
 };
@@ -297,6 +297,13 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             server: passive,
             set: set.clone(),
         }],
+        State::CatchingUp { slowly: true } => vec![
+            again(record, epoch),
+            Action::SyncRelayLog {
+                server: passive,
+                every: MANY_EVENTS,
+            },
+        ],
         State::PassiveDetached => vec![
             again(record, epoch),
             Action::Follow {
@@ -313,8 +320,12 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             source: passive,
         }],
         State::CircleOpen(Circle::Stopped) => vec![Action::Start(active)],
-        // Commits wait first, then a position is reached that was sampled after that: so nothing is acknowledged that it lacks.
+        // What is received from now on is on the disk when it is acknowledged. Commits wait, then a position is reached that was sampled after that: so nothing is acknowledged that it lacks.
         State::NotRecorded => vec![
+            Action::SyncRelayLog {
+                server: passive,
+                every: EACH_EVENT,
+            },
             Action::SourceOn {
                 server: active,
                 timeout,
@@ -335,7 +346,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
         | State::Rebuilding
         | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
         | State::Errant { too_many: true, .. }
-        | State::CatchingUp
+        | State::CatchingUp { slowly: false }
         | State::CircleOpen(Circle::Connecting)
         | State::Healthy => vec![],
     }
@@ -365,8 +376,8 @@ fn opening(o: &Observed, record: &Record) -> Vec<Action> {
     steps
 }
 
-/// The same once more, under another epoch. Whatever lets the active server acknowledge alone again, or throws away something of the passive one,
-/// is preceded by it: another operator may be about to record the passive one in, on what it saw before, and must find that void.
+/// The same once more, under another epoch. Whatever lets the active server acknowledge alone again, or takes something from the passive one
+/// that a member needs, is preceded by it: another operator may be about to record the passive one in, on what it saw before, and must find that void.
 fn again(record: &Record, epoch: i64) -> Action {
     Action::Record(Record {
         epoch,

@@ -135,6 +135,7 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
         | Action::Reach { .. }
         | Action::StopReceiver(_)
         | Action::Apply(_)
+        | Action::SyncRelayLog { .. }
         | Action::SourceOn { .. }
         | Action::SourceOff(_)
         | Action::Timeout { .. }
@@ -227,6 +228,7 @@ impl Lost {
             Self::Leaving => "its Pod is being deleted",
             Self::NotWaitedFor => "commits did not wait for it",
             Self::Detached => "its channel has to be set up anew",
+            Self::Unsynced => "it does not bring what it acknowledges to its disk (`sync_relay_log`)",
         }
     }
 }

@@ -302,6 +302,8 @@ pub struct ServerState {
     pub source: SourceSide,
     /// `rpl_semi_sync_replica_enabled`: it acknowledges what it receives.
     pub acknowledges: bool,
+    /// `sync_relay_log`: after so many events what it received is brought to the disk.
+    pub sync_relay_log: u64,
     /// A thread of it waits for space on its volume: what it was told to commit neither ends nor fails.
     pub disk_full: bool,
     /// Marks of our accounts, `None` for one that is not there: clone, application.

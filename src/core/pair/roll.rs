@@ -34,7 +34,7 @@ pub fn outdated_passive(o: &Observed, state: &State) -> Option<Vec<Action>> {
             | State::PassiveDetached
             | State::PassiveStopped
             | State::Broken { .. }
-            | State::CatchingUp
+            | State::CatchingUp { .. }
             | State::CircleOpen(_)
             | State::NotRecorded
             | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)

@@ -20,6 +20,14 @@ pub const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
 /// The same for one that does not answer the operator: a commit that waits for a moment is no proof.
 pub const UNHEARD_AND_GONE: SignedDuration = SignedDuration::from_millis(300);
 
+/// `sync_relay_log` of a member: what it acknowledged survives the loss of its node's power (rule P3).
+pub const EACH_EVENT: u64 = 1;
+/// `sync_relay_log` of a server that catches up: a transaction has about five events, and a flush of each alone is slower than the source writes.
+/// What it lost of them it would fetch again.
+pub const MANY_EVENTS: u64 = 10_000;
+/// A server that lacks more transactions than this, and is no member, need not bring each event to the disk.
+pub const LAGS_MUCH: u64 = 100;
+
 /// Which row of the table holds: the first one that does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
@@ -98,7 +106,10 @@ pub enum State {
         error: (u32, String),
     },
     /// The passive server connects, or lacks something still.
-    CatchingUp,
+    CatchingUp {
+        /// It lacks much, and brings each event to the disk by itself: on a source that is written to it would never be done.
+        slowly: bool,
+    },
     /// The active server does not follow the passive one.
     CircleOpen(Circle),
     /// All is well but for the record.
@@ -128,6 +139,8 @@ pub enum Lost {
     NotWaitedFor,
     /// Its channel has to be set up anew, which throws away what it received.
     Detached,
+    /// What it acknowledges is not on its disk yet.
+    Unsynced,
 }
 
 /// Why the active server is handed over.
@@ -365,11 +378,13 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
             return State::RebuildNeeded(b.rebuild());
         }
         Threads::Broken(error) => return State::Broken { at: p, error },
-        Threads::Connecting => return State::CatchingUp,
+        Threads::Connecting => return State::CatchingUp { slowly: false },
         Threads::Run => {}
     }
     if b.record.member(p).is_none() && !b.active.executed.is_subset_of(&b.passive.executed_later) {
-        return State::CatchingUp;
+        return State::CatchingUp {
+            slowly: b.lag() > LAGS_MUCH && b.passive.sync_relay_log == EACH_EVENT,
+        };
     }
     circle(b, now)
 }
@@ -393,6 +408,9 @@ fn lost(b: Both<'_>, now: Timestamp) -> Option<Lost> {
     {
         return Some(Lost::Detached);
     }
+    if b.passive.sync_relay_log != EACH_EVENT {
+        return Some(Lost::Unsynced);
+    }
     adrift(b.o, now).then_some(Lost::Adrift)
 }
 
@@ -409,7 +427,9 @@ fn circle(b: Both<'_>, now: Timestamp) -> State {
         Threads::Connecting => State::CircleOpen(Circle::Connecting),
         Threads::Broken(error) => State::Broken { at: a, error },
         // One that is about to end would leave again at once.
-        Threads::Run if b.record.member(p).is_none() && deleting(b.o, p) => State::CatchingUp,
+        Threads::Run if b.record.member(p).is_none() && deleting(b.o, p) => {
+            State::CatchingUp { slowly: false }
+        }
         Threads::Run if b.record.member(p).is_none() => State::NotRecorded,
         Threads::Run => wished(b, now).map_or(State::Healthy, State::SwitchOver),
     }

@@ -93,6 +93,7 @@ pub(super) fn server(i: usize) -> ServerState {
             ..SourceSide::default()
         },
         acknowledges: true,
+        sync_relay_log: 1,
         disk_full: false,
         account_marks: [(); 2].map(|()| Some(MARK.into())),
         followers: UUIDS.map(follower).into(),

@@ -300,7 +300,7 @@ fn of_state(o: &Observed, state: &State) -> Overall {
                 name(*at)
             ),
         ),
-        State::CatchingUp => working(
+        State::CatchingUp { .. } => working(
             reasons::CATCHING_UP,
             format!("{a} takes writes; {p} is catching up"),
         ),

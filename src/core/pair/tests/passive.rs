@@ -4,7 +4,7 @@ use super::super::{
     action::Action,
     observed::{Channel, CloneRun, CloneStage, Observed, Receiver},
     reasons,
-    state::{Circle, Rebuild, State},
+    state::{Circle, Lost, Rebuild, State},
 };
 use super::{GRACE, channel, done, gtids, healthy, now, out, recorded, run, says, stopped, up};
 use crate::core::gtid::GtidSet;
@@ -228,7 +228,10 @@ fn catching_up() {
     out(&mut o);
     up(&mut o, 1).executed_later = gtids("a:1-9");
     let d = run(&o);
-    assert_eq!((&d.state, d.actions.len()), (&State::CatchingUp, 0));
+    assert_eq!(
+        (&d.state, d.actions.len()),
+        (&State::CatchingUp { slowly: false }, 0)
+    );
     says(&d, reasons::CATCHING_UP, false);
     // A member that lags stays a member: its record says that it follows.
     let mut o = healthy();
@@ -239,7 +242,29 @@ fn catching_up() {
         receiver: Receiver::Connecting,
         ..channel(0)
     });
-    assert_eq!(run(&o).state, State::CatchingUp);
+    assert_eq!(run(&o).state, State::CatchingUp { slowly: false });
+}
+
+#[test]
+fn one_that_lacks_much_does_not_bring_each_event_to_the_disk_until_it_joins() {
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 1).executed_later = GtidSet::new();
+    up(&mut o, 0).executed = gtids("a:1-500");
+    let d = run(&o);
+    assert_eq!(
+        done(&d),
+        [Action::SyncRelayLog {
+            server: 1,
+            every: 10_000
+        }]
+    );
+    up(&mut o, 1).sync_relay_log = 10_000;
+    assert_eq!(run(&o).state, State::CatchingUp { slowly: false });
+    // No member acknowledges what is not on its disk.
+    let mut o = healthy();
+    up(&mut o, 1).sync_relay_log = 10_000;
+    assert_eq!(run(&o).state, State::MemberLost(Lost::Unsynced));
 }
 
 #[test]
@@ -275,12 +300,13 @@ fn not_recorded() {
     // Not while it is about to end.
     let mut leaving = o.clone();
     leaving.sides[1].pod.as_mut().unwrap().deleting = true;
-    assert_eq!(run(&leaving).state, State::CatchingUp);
+    assert_eq!(run(&leaving).state, State::CatchingUp { slowly: false });
     // Commits wait first, then it reaches what was committed until then.
     assert!(
         matches!(
             d.actions.as_slice(),
             [
+                Action::SyncRelayLog { server: 1, every: 1 },
                 Action::SourceOn { server: 0, .. },
                 Action::Reach { server: 1, of: 0 },
                 Action::Record(_)

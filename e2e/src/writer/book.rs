@@ -101,6 +101,11 @@ impl Book {
         })
     }
 
+    /// All tries so far.
+    pub fn all(&self) -> Vec<Try> {
+        self.with(<[Try]>::to_vec)
+    }
+
     /// The tries that began at `since` or later.
     pub fn since(&self, since: Instant) -> Vec<Try> {
         self.with(|all| {

@@ -3,6 +3,7 @@
 
 mod cost;
 mod faults;
+mod floors;
 mod gaps;
 mod plain;
 mod strike;
@@ -50,6 +51,9 @@ struct Measured {
     /// What the servers were found to hold at the end: the pair's, and the plain one.
     held: Vec<Held>,
     cost: Vec<cost::Line>,
+    floors: Vec<floors::Floor>,
+    /// Processes that ran or waited to, of the whole machine, over a minute: before and after.
+    load: Vec<f64>,
     runs: Vec<Run>,
 }
 
@@ -67,6 +71,7 @@ pub async fn run(world: &World, options: &Options) -> Result<()> {
     world.make_namespace(&ns).await?;
     let fleet = Arc::new(Fleet::new(world.clone(), ns.clone(), "bench"));
     let mut measured = Measured::default();
+    measured.load.extend(load());
     let result = measure(&fleet, options, &mut measured).await;
     if let Err(e) = &result {
         println!("the benchmark broke off: {e:#}");
@@ -77,6 +82,9 @@ pub async fn run(world: &World, options: &Options) -> Result<()> {
     } else {
         world.delete_namespace(&ns).await?;
     }
+    measured.load.extend(load());
+    println!("load of the machine before and after: {:?}", measured.load);
+    println!("{}", floors::table(&measured.floors));
     let faults = faults(options);
     measured.figures.extend(gaps::figures(&measured.runs, &faults));
     println!("\n{}", gaps::table(&measured.runs, &faults));
@@ -90,6 +98,12 @@ pub async fn run(world: &World, options: &Options) -> Result<()> {
             .with_context(|| format!("write {}", file.display()))?;
     }
     result
+}
+
+/// The load average of a minute. What else runs on the machine is in every figure.
+fn load() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 fn faults(options: &Options) -> Vec<Fault> {
@@ -116,6 +130,8 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
     }
     let login = plain::make(f, bp::PAIR).await?;
     let clients = Clients::start(f, bp::PAIR, &login).await?;
+    clients.write(strike::UNNOTICED).await?;
+    measured.floors = floors::measure(f, bp::PAIR, &clients.tries_by_map()).await?;
     let struck = strike::all(f, &clients, &faults(options), options, &mut measured.runs).await;
     // What was acknowledged is looked for in any case, most of all when something went wrong.
     let (ours, of_plain) = clients.stop().await?;

@@ -7,7 +7,7 @@ use super::plain;
 use crate::fleet::Fleet;
 use crate::server::Login;
 use crate::wait::{self, Seen};
-use crate::writer::{Book, Ending, Route, Writer};
+use crate::writer::{Book, Ending, Route, Try, Writer};
 use anyhow::{Result, anyhow};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -28,7 +28,7 @@ const BACK: Duration = Duration::from_secs(60);
 /// For a pair after its node came back, with a copy of all data.
 const HEAL: Duration = Duration::from_secs(240);
 /// A blow that a client never notices is over after this.
-const UNNOTICED: Duration = Duration::from_secs(3);
+pub const UNNOTICED: Duration = Duration::from_secs(3);
 
 /// The three clients, which write all the time.
 pub struct Clients {
@@ -55,6 +55,24 @@ impl Clients {
                 .await?,
             plain: plain::writer(plain),
         })
+    }
+
+    /// Waits until each has written for so long without a failure.
+    ///
+    /// # Errors
+    /// When one does not.
+    pub async fn write(&self, span: Duration) -> Result<()> {
+        wait::until("the clients to write", HEAL, || async {
+            let books = [&self.by_map.book, &self.by_service.book, &self.plain.book];
+            let shortest = books.iter().map(|b| b.steady()).min().unwrap_or_default();
+            Ok(Seen::when(shortest >= span, || format!("for {shortest:?}")))
+        })
+        .await
+    }
+
+    /// What the client by the map has tried so far.
+    pub fn tries_by_map(&self) -> Vec<Try> {
+        self.by_map.book.all()
     }
 
     /// Ends them; what became of their rows, the pair's and the plain server's.
@@ -184,7 +202,10 @@ async fn pair(f: &Fleet, clients: &Clients, fault: Fault, n: usize) -> Result<Ve
         found.push((way, book, over.is_ok(), Instant::now()));
     }
     blow.undo(f).await?;
-    changed?;
+    if let Err(e) = changed {
+        // It stands in the figures as it is: recovered in place, or not at all.
+        println!("{}: {e:#}", fault.name());
+    }
     let mut runs = vec![];
     for (way, book, over, end) in found {
         let gap = book.gap(blow.at, end).filter(|_| over);

@@ -21,9 +21,25 @@ pub async fn kill_container(pod: &Pod, container: &str) -> Result<()> {
 /// # Errors
 /// When there is none.
 pub async fn kill_id(id: &str) -> Result<()> {
+    kill(first_process(id)?).await
+}
+
+/// The first process of a container, by its ID: looking for it takes a while on a busy machine.
+///
+/// # Errors
+/// When there is none.
+pub fn first_process(id: &str) -> Result<u32> {
     let Some(pid) = processes_of(id)?.into_iter().min() else {
         bail!("no process of container {id} on this machine")
     };
+    Ok(pid)
+}
+
+/// Kills a process by -9.
+///
+/// # Errors
+/// When it is not there.
+pub async fn kill(pid: u32) -> Result<()> {
     shell::run(Duration::from_secs(5), None, "kill", &["-9", &pid.to_string()]).await?;
     Ok(())
 }

@@ -80,10 +80,11 @@ impl Fault {
         let target: Pod = f.get(pod).await?;
         let node = target.spec.as_ref().and_then(|s| s.node_name.clone());
         let node = node.with_context(|| format!("{pod} runs on no node"))?;
+        let mysqld = testbed::first_process(&testbed::container_id(&target, "mysqld")?)?;
         let (at, wall) = (Instant::now(), Timestamp::now());
         let undo = match self {
             Self::Killed => {
-                testbed::kill_container(&target, "mysqld").await?;
+                testbed::kill(mysqld).await?;
                 None
             }
             Self::Deleted => {

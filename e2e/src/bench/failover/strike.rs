@@ -162,12 +162,12 @@ async fn healthy(f: &Fleet, clients: &Clients) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a client writes again: something failed since the blow, or enough time has passed, and then every try went well.
+/// Waits until a client writes again after a blow: something failed since, or enough time has passed for that, and then every try went well.
 async fn flows(book: &Book, since: Instant, limit: Duration) -> Result<()> {
     wait::until(&format!("{} to write", book.client), limit, || async {
         let steady = book.steady();
         let failed = book.since(since).iter().any(|t| t.ending != Ending::Acknowledged);
-        let over = steady >= STEADY && (failed || since.elapsed() >= UNNOTICED || steady >= since.elapsed());
+        let over = steady >= STEADY && (failed || since.elapsed() >= UNNOTICED);
         Ok(Seen::when(over, || format!("steady for {steady:?}")))
     })
     .await
@@ -313,7 +313,7 @@ async fn plain_one(f: &Fleet, clients: &Clients, fault: Fault, n: usize) -> Resu
     let over = flows(book, blow.at, BACK).await.is_ok();
     let end = Instant::now();
     blow.undo(f).await?;
-    flows(book, Instant::now(), HEAL).await?;
+    clients.write(STEADY).await?;
     Ok(match book.gap(blow.at, end).filter(|_| over) {
         Some(gap) => Run::of(fault.plain_name(), n, Way::Plain, &gap),
         None => endless(fault.plain_name(), n, Way::Plain),

@@ -93,8 +93,16 @@ impl Clients {
         .await
     }
 
-    /// The longest gap of a client of each route, in a span of time.
-    pub fn gaps(&self, begun: Instant, from: Instant, to: Instant) -> Vec<Gap> {
+    /// The longest gap of a client of each route while a fault lasted, and the longest that began after it was healed.
+    pub fn gaps(&self, begun: Instant, struck: Instant, healed: Instant) -> Vec<Gap> {
+        let mut all = self.longest(begun, struck, healed, false);
+        let after = healed.duration_since(begun).as_secs_f64();
+        let healing = self.longest(begun, healed, Instant::now(), true);
+        all.extend(healing.into_iter().filter(|g| g.from >= after));
+        all
+    }
+
+    fn longest(&self, begun: Instant, from: Instant, to: Instant, healing: bool) -> Vec<Gap> {
         [MAP, SERVICE]
             .into_iter()
             .filter_map(|route| {
@@ -108,6 +116,7 @@ impl Clients {
                     .and_then(|f| f.named(&longest.first.host, longest.last));
                 Some(Gap {
                     route,
+                    healing,
                     from: longest.last.saturating_duration_since(begun).as_secs_f64(),
                     seconds: longest.length().as_secs_f64(),
                     unknown: longest.unknown,

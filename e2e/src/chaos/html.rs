@@ -261,14 +261,12 @@ fn rate(c: &mut Canvas, r: &Report, route: &str) {
 
 fn table(rounds: &[Round]) -> String {
     let mut out = String::from(
-        "<table><tr><th>#<th>at<th>faults<th>what was done<th>gap by map<th>gap by Service<th>unknown<th>healthy after<th>active, epoch</tr>",
+        "<table><tr><th>#<th>at<th>faults<th>what was done<th>gap by map<th>by Service<th>healing: by map<th>by Service<th>unknown<th>healthy after<th>active, epoch</tr>",
     );
     for r in rounds {
-        let gap = |route| {
-            r.gaps
-                .iter()
-                .find(|g| g.route == route)
-                .map_or_else(|| "–".to_owned(), |g| format!("{:.3} s", g.seconds))
+        let gap = |route, healing| {
+            r.gap(route, healing)
+                .map_or_else(|| "–".to_owned(), |g| format!("{g:.3} s"))
         };
         let healthy = r.healthy.map_or_else(
             || "<span class=bad>never</span>".to_owned(),
@@ -276,13 +274,15 @@ fn table(rounds: &[Round]) -> String {
         );
         let _ = write!(
             out,
-            "<tr><td>{}<td class=n>{:.1} s<td>{}<td><small>{}</small><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{healthy}<td>{} {} → {} {}</tr>",
+            "<tr><td>{}<td class=n>{:.1} s<td>{}<td><small>{}</small><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{healthy}<td>{} {} → {} {}</tr>",
             r.number,
             r.struck,
             escape(&r.blow),
             r.did.iter().map(|d| escape(d)).collect::<Vec<_>>().join("<br>"),
-            gap("map"),
-            gap("Service"),
+            gap("map", false),
+            gap("Service", false),
+            gap("map", true),
+            gap("Service", true),
             r.gaps.iter().map(|g| g.unknown).sum::<usize>(),
             escape(&r.before.active),
             r.before.epoch,

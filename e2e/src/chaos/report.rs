@@ -70,7 +70,7 @@ pub struct Round {
     pub before: witness::Said,
     /// The record after.
     pub after: witness::Said,
-    /// The longest gap of a client by each route.
+    /// The longest gap of a client by each route, while the faults lasted and after they were healed.
     pub gaps: Vec<Gap>,
     /// The first tries of each client that were not acknowledged.
     pub misses: Vec<Miss>,
@@ -100,6 +100,8 @@ pub struct Miss {
 pub struct Gap {
     /// `map` or `Service`.
     pub route: &'static str,
+    /// It began after the fault was healed: the other server joined meanwhile, or the active one changed again.
+    pub healing: bool,
     /// When it began, in seconds since the run began.
     pub from: f64,
     /// How long it was, in seconds.
@@ -145,26 +147,38 @@ pub fn servers(changes: &[crate::sampler::Change], began: Timestamp) -> Vec<Serv
 }
 
 /// Above the lines of [`Round::line`].
-const HEAD: &str = "  #    at s faults                                                              gap: map  Service  unknown   healthy  active, epoch";
+const HEAD: &str = "                                                                               gap while faulty    while healing
+  #    at s faults                                                              by map  Service   by map  Service unknown  healthy  active, epoch";
 
 impl Round {
+    /// The longest gap in seconds, by a route, while the faults lasted or afterwards.
+    pub fn gap(&self, route: &str, healing: bool) -> Option<f64> {
+        let found = self
+            .gaps
+            .iter()
+            .find(|g| g.route == route && g.healing == healing);
+        found.map(|g| g.seconds)
+    }
+
     /// For a terminal, in the columns of a report.
     pub fn line(&self) -> String {
-        let gap = |route| {
-            let found = self.gaps.iter().find(|g| g.route == route);
-            found.map_or_else(|| "-".to_owned(), |g| format!("{:.2} s", g.seconds))
+        let gap = |route, healing| {
+            self.gap(route, healing)
+                .map_or_else(|| "-".to_owned(), |g| format!("{g:.2} s"))
         };
         let unknown: usize = self.gaps.iter().map(|g| g.unknown).sum();
         let healthy = self
             .healthy
             .map_or_else(|| "NEVER".to_owned(), |h| format!("{:.1} s", h - self.healed));
         format!(
-            "{:>3} {:>7.1} {:<66} {:>10} {:>8} {unknown:>8} {healthy:>9}  {} {} → {} {}",
+            "{:>3} {:>7.1} {:<66} {:>8} {:>8} {:>8} {:>8} {unknown:>7} {healthy:>8}  {} {} → {} {}",
             self.number,
             self.struck,
             self.blow,
-            gap("map"),
-            gap("Service"),
+            gap("map", false),
+            gap("Service", false),
+            gap("map", true),
+            gap("Service", true),
             self.before.active,
             self.before.epoch,
             self.after.active,
@@ -262,6 +276,7 @@ pub mod tests {
                 after: said("p0-1", 4),
                 gaps: vec![Gap {
                     route: "map",
+                    healing: false,
                     from: 10.0,
                     seconds: 0.25,
                     unknown: 1,

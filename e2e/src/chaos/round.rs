@@ -56,7 +56,7 @@ pub async fn play(at: &Place<'_>, blow: &Blow) -> (Round, Result<()>) {
     round.struck = since(struck);
     round.healed = since(healed);
     round.after = at.witness.now();
-    round.gaps = at.clients.gaps(at.begun, struck, Instant::now());
+    round.gaps = at.clients.gaps(at.begun, struck, healed);
     round.misses = at.clients.misses(at.begun, struck);
     // Beside another fault a drain may have had to wait.
     if result.is_ok() && blow.faults.len() == 1 {

@@ -67,6 +67,9 @@ const RECEIVED: &str = "SELECT s.received_transaction_set FROM performance_schem
     JOIN performance_schema.replication_connection_configuration c USING (channel_name) \
     WHERE channel_name = '' AND c.host <> ''";
 
+const RECEIVER: &str =
+    "SELECT service_state FROM performance_schema.replication_connection_status WHERE channel_name = ''";
+
 /// The applier, when it has read all that was received and that ends in the middle of a transaction, as it does after the source was killed.
 const IN_THE_MIDDLE: &str = "SELECT t.processlist_id FROM performance_schema.replication_applier_status_by_coordinator c \
     JOIN performance_schema.threads t USING (thread_id) \
@@ -174,13 +177,18 @@ pub async fn settle(s: &mut Session) -> Result<(), Error> {
     beside.run(SETTLES, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS").await
 }
 
-/// Waits until the server has executed `set`.
+/// Waits until the server has executed `set`, and sees that it receives then: one whose channel was set up anew in between may have
+/// acknowledged what it no longer has, until its new connection ends the old one on its source.
 ///
 /// # Errors
-/// As [`Error`]; [`Error::NotReached`] when it has not within two seconds.
+/// As [`Error`]; [`Error::NotReached`] when it has not within two seconds, or does not receive.
 pub async fn reach(s: &mut Session, set: &GtidSet) -> Result<(), Error> {
     if wait(s, set, REACH_SECONDS).await? {
-        return Ok(());
+        let state: Vec<String> = s.rows(deadline::QUERY, RECEIVER).await?;
+        return match state.first().map(String::as_str) {
+            Some("ON") => Ok(()),
+            _ => Err(Error::NotReached("its receiver does not run".into())),
+        };
     }
     let lacks = set.minus(&state::executed(s, None).await?);
     Err(Error::NotReached(format!(

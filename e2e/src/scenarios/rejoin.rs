@@ -7,11 +7,12 @@ use crate::pair::TAKEN_OVER;
 use crate::scenario::Group;
 use crate::wait::{self, REPAIR, SOON, Seen};
 use crate::{scenario, shared};
-use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use anyhow::{Result, bail, ensure};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use shardwright::api::names;
+use shardwright::core::gtid::GtidSet;
 use std::time::Duration;
 
 /// The group.
@@ -51,7 +52,7 @@ pub fn group() -> Group {
                 Short,
                 "errant-saved",
                 errant,
-                "a passive server with transactions of its own: they are kept by name, and it is copied anew"
+                "a passive server with transactions of its own: they are kept as SQL in a Secret, and it is copied anew"
             ),
             scenario!(
                 Full,
@@ -224,11 +225,15 @@ async fn errant(f: &Fleet) -> Result<()> {
         // In a running circle the active one would take it.
         source.run("STOP REPLICA IO_THREAD").await?;
         follower.run("SET GLOBAL super_read_only = OFF").await?;
-        follower
-            .run(&format!(
-                "INSERT INTO {table} (data) VALUES (JSON_OBJECT('text', 'errant'))"
-            ))
-            .await?;
+        for sql in [
+            format!("INSERT INTO {table} (data) VALUES (JSON_OBJECT('text', 'errant'))"),
+            "CREATE DATABASE errant".to_owned(),
+            "CREATE TABLE errant.notes (id INT PRIMARY KEY, what VARBINARY(8))".to_owned(),
+            "INSERT INTO errant.notes VALUES (1, X'00FF'), (2, 'text')".to_owned(),
+            "UPDATE errant.notes SET what = 'more' WHERE id = 2".to_owned(),
+        ] {
+            follower.run(&sql).await?;
+        }
         follower.run("SET GLOBAL super_read_only = ON").await
     })
     .await?;
@@ -242,9 +247,37 @@ async fn errant(f: &Fleet) -> Result<()> {
         "an errant row is left"
     );
     let now = f.errant_secrets(PAIR).await?;
+    let new: Vec<_> = now.iter().filter(|n| !saved.contains(n)).collect();
+    let [name] = *new else {
+        bail!("Secrets with errant transactions: {saved:?} → {now:?}");
+    };
+    readable(f, name, &table).await
+}
+
+/// The Secret has what [`errant`] wrote, as SQL; it is complete, belongs to nobody, and can't be changed.
+async fn readable(f: &Fleet, name: &str, table: &str) -> Result<()> {
+    let secret: Secret = f.get(name).await?;
     ensure!(
-        now.len() == saved.len() + 1,
-        "Secrets with errant transactions: {saved:?} → {now:?}"
+        secret.immutable == Some(true) && secret.owner_references().is_empty(),
+        "{name}: {:?}",
+        secret.metadata
+    );
+    let script = f.secret(name, "transactions.sql").await?;
+    for part in [
+        format!("INSERT INTO {table} (`local_id`, `data`, `ts`) VALUES ("),
+        r#"'{"text": "errant"}'"#.to_owned(),
+        "CREATE DATABASE errant;".to_owned(),
+        "CREATE TABLE errant.notes (id INT PRIMARY KEY, what VARBINARY(8));".to_owned(),
+        "INSERT INTO `errant`.`notes` (`id`, `what`) VALUES (1, X'00FF');".to_owned(),
+        "UPDATE `errant`.`notes` SET `what` = 'more' WHERE `id` = 2; -- was `what` = 'text'".to_owned(),
+    ] {
+        ensure!(script.contains(&part), "{name} lacks {part}:\n{script}");
+    }
+    let set: GtidSet = f.secret(name, "gtids").await?.parse()?;
+    let complete = f.secret(name, "complete").await?;
+    ensure!(
+        set.count() == 5 && complete == "true",
+        "{name} has {set}, complete: {complete}"
     );
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! A second connection to each server, on which nothing is done but to wait: a reset of it is seen in milliseconds, and silence within
-//! two and a half seconds, without a pass that asks. Either wakes the pair, and so does the server's return. It proves nothing: the look of the pass does.
+//! A second connection to each server, on which little is done but to wait: a reset of it is seen in milliseconds, and silence within
+//! two and a half seconds, without a pass that asks. Either wakes the pair, and so do commits that wait
+//! for an acknowledgement while none gets through, and the server's return. It proves nothing: the look of the pass does.
 
 use super::servers::Target;
 use crate::{
@@ -18,8 +19,11 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// What is asked, over and over.
-const STATEMENT: &str = "DO SLEEP(0.5)";
+/// What is asked, over and over: how many commits wait for an acknowledgement, how many have had theirs, and who gives any. Without the
+/// plugin there is none of it.
+const STATEMENT: &str = "SELECT SLEEP(0.5), \
+    (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_wait_sessions'), \
+    (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_yes_tx')";
 /// The answer is due after half a second; a healthy server is not later than this, and one on a busy machine is hardly ever.
 const LIMIT: Duration = Duration::from_millis(2500);
 /// An answer that was waited for this much longer than it was to be waited for: it was this process that did not run.
@@ -143,7 +147,10 @@ async fn stand(
                 // It is back.
                 let _ = wake.unbounded_send(pair.clone());
             }
-            let error = until_lost(session).await;
+            let error = until_lost(session, || {
+                let _ = wake.unbounded_send(pair.clone());
+            })
+            .await;
             let silent = matches!(error, Error::Timeout(_));
             tracing::debug!(server = target.key, %error, silent, "lost sight of a server");
             known.notice(silent);
@@ -156,12 +163,31 @@ async fn stand(
     }
 }
 
-/// Asks until the connection is lost, or the server does not answer in time.
-async fn until_lost(mut session: Session) -> Error {
+/// What [`STATEMENT`] gives.
+type Answer = (i64, Option<String>, Option<String>);
+
+/// Commits that wait for an acknowledgement, and how many have had theirs.
+type Commits = (u64, u64);
+
+/// Whether commits wait, as they did before, and none has got through since.
+fn stands_still(before: Commits, now: Commits) -> bool {
+    before.0 > 0 && now.0 > 0 && before.1 == now.1
+}
+
+/// Asks until the connection is lost, or the server does not answer in time. `wake` is called whenever commits stand still.
+async fn until_lost(mut session: Session, wake: impl Fn()) -> Error {
+    let mut before = (0, 0);
     loop {
         let began = Instant::now();
-        match session.run(LIMIT, STATEMENT).await {
-            Ok(()) => {}
+        match session.rows::<Answer>(LIMIT, STATEMENT).await {
+            Ok(rows) => {
+                let number = |text: &Option<String>| text.as_ref().and_then(|t| t.parse().ok()).unwrap_or(0);
+                let now = rows.first().map_or((0, 0), |r| (number(&r.1), number(&r.2)));
+                if stands_still(before, now) {
+                    wake();
+                }
+                before = now;
+            }
             // The server ends it, or somebody else does: both are a loss.
             Err(e) if !is_own_pause(&e, began.elapsed()) => return e,
             Err(_) => match Session::open(session.access().clone()).await {
@@ -181,6 +207,14 @@ fn is_own_pause(error: &Error, waited: Duration) -> bool {
 mod tests {
     use super::*;
     use crate::deadline;
+
+    #[test]
+    fn commits_stand_still_while_some_wait_and_none_gets_through() {
+        assert!(stands_still((2, 7), (3, 7)));
+        assert!(!stands_still((2, 7), (3, 8)));
+        assert!(!stands_still((0, 7), (3, 7)));
+        assert!(!stands_still((2, 7), (0, 7)));
+    }
 
     #[test]
     fn a_pause_of_ones_own_is_no_silence() {

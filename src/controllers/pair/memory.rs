@@ -25,8 +25,8 @@ pub struct Memory {
     pub adrift: Option<Timestamp>,
     /// Since when its active server has had no acknowledgement.
     pub unheard: Option<Timestamp>,
-    /// Whose acknowledged commits were counted last, and how many there were.
-    acknowledged: Option<(String, u64)>,
+    /// Whose acknowledged commits were counted last, how many there were, and since when others have waited without one more of them.
+    acknowledged: Option<(String, u64, Option<Timestamp>)>,
     /// No planned switchover before this.
     pub no_switchover_before: Option<Timestamp>,
     /// `gtid_executed` of each server when it was last seen.
@@ -77,19 +77,25 @@ impl Memory {
             Server::Up(s) if r.members() == 2 => Some(s.as_ref()),
             _ => None,
         });
-        if active.is_some_and(|s| self.is_unheard(s)) {
-            self.unheard.get_or_insert(now);
-        } else {
-            self.unheard = None;
-        }
-        self.acknowledged = active.map(|s| (s.uuid.clone(), s.source.acknowledged));
+        let waiting = active.and_then(|s| self.waiting(s));
+        self.unheard = active
+            .filter(|s| s.unheard())
+            .and_then(|s| match s.source.clients {
+                // Nobody is there to acknowledge anything.
+                0 => Some(self.unheard.or(waiting).unwrap_or(now)),
+                _ => waiting,
+            });
+        self.acknowledged = active.map(|s| {
+            let since = (s.source.waiting > 0).then(|| waiting.unwrap_or(now));
+            (s.uuid.clone(), s.source.acknowledged, since)
+        });
     }
 
-    /// No semi-sync client, or commits that wait while none has got through since the last look.
-    fn is_unheard(&self, s: &ServerState) -> bool {
-        let last = self.acknowledged.as_ref();
-        let stands = last.is_some_and(|(uuid, n)| *uuid == s.uuid && *n == s.source.acknowledged);
-        s.unheard() && (s.source.clients == 0 || stands)
+    /// Since when commits have waited while none has got through: `None` when that was not so at the last look already.
+    fn waiting(&self, s: &ServerState) -> Option<Timestamp> {
+        let (uuid, n, since) = self.acknowledged.as_ref()?;
+        let stands = *uuid == s.uuid && *n == s.source.acknowledged && s.source.waiting > 0;
+        since.filter(|_| stands)
     }
 
     /// Takes note of whether the passive server follows.
@@ -191,9 +197,13 @@ mod tests {
         let mut m = Memory::default();
         assert_eq!(saw(&mut m, 2, up(1, 3, 5), 1), None);
         assert_eq!(saw(&mut m, 2, up(1, 3, 6), 2), None);
-        assert_eq!(saw(&mut m, 2, up(1, 3, 6), 3), Some(at(3)));
-        assert_eq!(saw(&mut m, 2, up(1, 3, 6), 4), Some(at(3)));
+        assert_eq!(saw(&mut m, 2, up(1, 3, 6), 3), Some(at(2)));
+        assert_eq!(saw(&mut m, 2, up(1, 3, 6), 4), Some(at(2)));
         assert_eq!(saw(&mut m, 2, up(1, 3, 7), 5), None);
+        // Idle for long, and then one that waits for the moment that it takes.
+        assert_eq!(saw(&mut m, 2, up(1, 0, 7), 6), None);
+        assert_eq!(saw(&mut m, 2, up(1, 1, 7), 60), None);
+        assert_eq!(saw(&mut m, 2, up(1, 0, 8), 61), None);
     }
 
     #[test]

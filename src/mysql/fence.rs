@@ -13,9 +13,15 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 const CLOSED_AND_BUSY: &str = "SELECT COUNT(*) FROM performance_schema.processlist WHERE @@GLOBAL.super_read_only = 1 \
     AND command IN ('Query', 'Execute') AND user NOT LIKE 'shardwright\\_%' AND user NOT IN ('root', 'system user', 'event_scheduler')";
 
+/// On a closed server: whether nobody waits for an acknowledgement. It was closed when the last commit had ended, and none begins.
+const CLOSED_AND_AWAITED_BY_NOBODY: &str = "SELECT @@GLOBAL.super_read_only = 1 AND COALESCE((SELECT VARIABLE_VALUE = '0' \
+    FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Rpl_semi_sync_source_wait_sessions'), 0)";
+
 /// Closes a server that is not the recorded active one, whatever it was (second half of rule P6), in this order: clients are cut off, so
 /// that whoever waits for an acknowledgement gets an error; only then does nobody wait any more; it is closed for everybody, the
-/// operator included; clients may come again, to read. On one that is closed already, statements may end first, for a second.
+/// operator included; clients may come again, to read. On one that is closed already, statements may end first, for a second. If then
+/// nobody waits, as after a planned switchover, no client is cut off: one that is about to send its next statement could not tell whether
+/// it was done, and is refused with 1290 instead.
 ///
 /// # Errors
 /// As [`Error`]. One that was cut short is repeated: a server in `offline_mode` is not left so.
@@ -24,7 +30,9 @@ pub async fn fence(s: &mut Session) -> Result<(), Error> {
     while number(s, CLOSED_AND_BUSY).await? > 0 && began.elapsed() < LAST_STATEMENTS {
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
-    s.run(deadline::STEP, "SET GLOBAL offline_mode = ON").await?;
+    if number(s, CLOSED_AND_AWAITED_BY_NOBODY).await? == 0 {
+        s.run(deadline::STEP, "SET GLOBAL offline_mode = ON").await?;
+    }
     semisync::source_off(s).await?;
     s.run(deadline::STEP, "SET GLOBAL super_read_only = ON").await?;
     s.run(deadline::STEP, "SET GLOBAL offline_mode = OFF").await

@@ -307,9 +307,18 @@ async fn statefulset_orphan(f: &Fleet) -> Result<()> {
 async fn statefulset(f: &Fleet) -> Result<()> {
     let before = f.record(PAIR).await?;
     let old: StatefulSet = f.get(PAIR).await?;
+    let mut pods = vec![];
+    for n in names::ORDINALS {
+        pods.push(f.server_pod(PAIR, n).await?.uid());
+    }
     f.delete::<StatefulSet>(PAIR).await?;
     f.again::<StatefulSet>(PAIR, old.metadata.uid.as_deref(), SOON)
         .await?;
+    // The Pods go one after the other, each once it has handed over what it had.
+    for n in names::ORDINALS {
+        f.again::<Pod>(&names::pod(PAIR, n), pods[n].as_deref(), REPAIR)
+            .await?;
+    }
     recovered(f).await?;
     let after = f.record(PAIR).await?;
     ensure!(

@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use shardwright::api::names;
+use shardwright::core::credentials;
 use std::time::Duration;
 
 /// The group.
@@ -430,9 +431,11 @@ async fn tls_required(f: &Fleet) -> Result<()> {
     );
     for ordinal in names::ORDINALS {
         // Applications may do without TLS if they have to; the accounts with rights may not.
+        let uuid = f.server(PAIR, ordinal).await?.vitals().await?.uuid;
+        let replication = credentials::replication_user(&uuid);
         for (account, key) in [
             ("shardwright_operator", "operator-password"),
-            ("shardwright_repl", "replication-password"),
+            (replication.as_str(), "replication-password"),
         ] {
             let secret = f.secret(&names::credentials_secret(&f.cluster), key).await?;
             let mut plain = f.login(PAIR, ordinal, account, &secret, &ca).await?;

@@ -8,6 +8,7 @@
 mod clients;
 mod fault;
 mod html;
+mod journal;
 mod report;
 mod round;
 mod strike;
@@ -24,6 +25,7 @@ use crate::world::World;
 use anyhow::{Context as _, Result, bail, ensure};
 use clients::Clients;
 use fault::{Deck, Fault};
+use journal::Journal;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
@@ -143,7 +145,7 @@ async fn seeds_in_turn(fleet: &Arc<Fleet>, options: &Options, seeds: &[u64]) -> 
     let faults = bring_up(fleet, options.faults()).await.context("the fleet")?;
     ensure!(!faults.is_empty(), "no fault has such a name");
     for seed in seeds {
-        let report = game(fleet, options, *seed, faults.clone()).await?;
+        let report = Box::pin(game(fleet, options, *seed, faults.clone())).await?;
         println!("{}", report.text());
         report.write(&options.report_dir)?;
         println!("report: {}/seed-{seed}.html", options.report_dir.display());
@@ -194,6 +196,8 @@ async fn game(fleet: &Arc<Fleet>, options: &Options, seed: u64, faults: Vec<Faul
         faults.len()
     );
     let (begun, on_the_clock) = (Instant::now(), Timestamp::now());
+    let log = options.report_dir.join(format!("seed-{seed}.operator.log"));
+    let _journal = Journal::start(&fleet.world, &log)?;
     let witness = Witness::start(fleet.clone(), PAIR.into());
     let clients = Clients::start(fleet, PAIR, seed).await?;
     let mut rounds = vec![];

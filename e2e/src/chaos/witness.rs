@@ -63,6 +63,13 @@ impl Witness {
         self.changes().pop().map(|c| c.said).unwrap_or_default()
     }
 
+    /// How often the active server changed.
+    pub fn hand_overs(&self) -> usize {
+        let changes = self.changes();
+        let pairs = changes.iter().zip(changes.iter().skip(1));
+        pairs.filter(|(a, b)| a.said.active != b.said.active).count()
+    }
+
     /// What must not be in any record.
     pub fn faults(&self) -> Vec<String> {
         self.seen.lock().map(|s| s.faults.clone()).unwrap_or_default()

@@ -1,5 +1,6 @@
 //! The MySQLPair controller: what wakes it, and the four rooms in their order.
 
+mod asks;
 mod change;
 mod look;
 mod memory;
@@ -33,7 +34,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt,
     runtime::{
-        WatchStreamExt as _,
+        PredicateConfig, WatchStreamExt as _,
         controller::{self, Action, Controller},
         reflector::{self, ObjectRef, Store},
         watcher,
@@ -157,8 +158,16 @@ async fn drive(
         memories: Memories::default(),
         backoff: Backoff::default(),
     });
-    let controller = Controller::new(api::<MySQLPair>(client, ns), watcher::Config::default());
-    let pairs = controller.store();
+    let (pairs, pair_events) = reflected::<MySQLPair>(client, ns, watcher::Config::default());
+    // What a pass tells of a pair is no reason for another one: a pair that is in one state at one look and in another at the next would keep
+    // itself busy.
+    let pair_events =
+        pair_events.predicate_filter(|p: &MySQLPair| Some(asks::of_pair(p)), PredicateConfig::default());
+    let cluster_events = cluster_events.predicate_filter(
+        |c: &ShardCluster| Some(asks::of_cluster(c)),
+        PredicateConfig::default(),
+    );
+    let controller = Controller::for_stream(pair_events, pairs.clone());
     let of_cluster = move |cluster: ShardCluster| {
         let (name, ns) = (cluster.name_any(), cluster.namespace());
         let mine = |p: &Arc<MySQLPair>| p.namespace() == ns && p.spec.cluster_ref.name == name;

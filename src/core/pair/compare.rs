@@ -191,7 +191,8 @@ impl<'a> Both<'a> {
 pub fn passive_follows(o: &Observed) -> bool {
     let Some(record) = &o.record else { return true };
     match Both::of(o, record) {
-        Some(both) => both.follows(),
+        // Replication that was broken runs for a moment when it is started again: what counts then is that it gets through.
+        Some(both) => both.follows() && (o.adrift_since.is_none() || both.lag() == 0),
         // Nothing can be said of a passive server while the active one is away: its own receiver has nobody to follow.
         None => o.side(record.active).up().is_none(),
     }

@@ -411,7 +411,7 @@ fn lost(b: Both<'_>, now: Timestamp) -> Option<Lost> {
     if b.passive.sync_relay_log != EACH_EVENT {
         return Some(Lost::Unsynced);
     }
-    adrift(b.o, now).then_some(Lost::Adrift)
+    (adrift(b.o, now) && !b.follows()).then_some(Lost::Adrift)
 }
 
 fn circle(b: Both<'_>, now: Timestamp) -> State {

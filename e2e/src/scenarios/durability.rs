@@ -190,7 +190,11 @@ async fn accept_loss(f: &Fleet) -> Result<()> {
         f.write(&shards()).await?;
         let alone = f.members(PAIR, 1, TAKEN_OVER).await?;
         let only_there = f.rows_written();
-        f.write(&shards()).await?;
+        // For longer than between two looks of the operator: what is lost is told as far as it was seen.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(4) {
+            f.write(&shards()).await?;
+        }
         anyhow::Ok((alone, only_there))
     }
     .await;

@@ -112,9 +112,9 @@ async fn kept(f: &Fleet, volume: &str) -> Result<()> {
         policy.as_deref() == Some("Retain"),
         "{volume} has the policy {policy:?}"
     );
-    let note = f.event(PAIR, "ServerReplaced", "", SOON).await?;
+    let note = f.event(PAIR, "ServerReplaced", volume, SOON).await?;
     println!("      replacement: {note}");
-    f.event(PAIR, "VolumeKept", volume, SOON).await.map(|_| ())
+    Ok(())
 }
 
 async fn node_gone(f: &Fleet) -> Result<()> {

@@ -80,6 +80,14 @@ impl Error {
             }
         )
     }
+    /// Somebody wrote in between: what was decided is void, and nothing stands in the way of deciding anew.
+    pub fn is_void(&self) -> bool {
+        match self {
+            Self::Superseded => true,
+            Self::Api(e) => e.is_conflict(),
+            _ => false,
+        }
+    }
     /// Nobody can say whether the API did what it was asked to do.
     fn is_unknown(&self) -> bool {
         matches!(self, Self::Api(e) if !e.is_answered())
@@ -426,6 +434,7 @@ mod tests {
     fn what_was_not_reached_is_told_from_what_failed() {
         assert!(failed(mysql::Error::NotReached("behind".into())).is_not_reached());
         assert!(!failed(mysql::Error::Protocol("broken".into())).is_not_reached());
+        assert!(Error::Superseded.is_void() && !failed(mysql::Error::NotReached("behind".into())).is_void());
     }
 
     #[test]

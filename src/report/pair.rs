@@ -82,8 +82,9 @@ pub async fn report(
     Ok(())
 }
 
-/// How often a write is tried again while somebody edits labels and annotations at the same time.
-const TRIES: usize = 5;
+/// How often a write is tried while somebody edits labels and annotations at the same time: each try takes some milliseconds, on a busy
+/// machine as long as there is between two edits of one that edits without end.
+const TRIES: usize = 20;
 
 /// Writes the status of `seen` by compare-and-swap on what decisions are made upon: status, specification, deletion, and what a person has
 /// accepted. Whoever edits other metadata meanwhile holds nothing up, however often: a switchover that is not recorded for that

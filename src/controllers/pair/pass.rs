@@ -281,11 +281,14 @@ async fn failed(
         // It is on record: what is told of it holds, and no later pass sees the transition.
         notes.extend(decision.notes.iter().cloned());
     }
-    if let act::pair::Error::Aborted { .. } = error {
-        let uid = pair.uid().unwrap_or_default();
-        shared
-            .memories
-            .of(&uid, |m| m.no_switchover_before = Some(now + AFTER_ABORT));
+    if let act::pair::Error::Aborted { source, .. } = error {
+        // A wish that only somebody's edit stood in the way of is not given up.
+        if !source.is_void() {
+            let uid = pair.uid().unwrap_or_default();
+            shared
+                .memories
+                .of(&uid, |m| m.no_switchover_before = Some(now + AFTER_ABORT));
+        }
         notes.push(Note::warning(reasons::SWITCHOVER_ABORTED, error.to_string()));
     }
     let recorder = &shared.ctx.recorder;

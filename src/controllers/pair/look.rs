@@ -1,6 +1,9 @@
 //! Observing a pair: the API and the servers, in a hurry by what is remembered and what watches have told, or at leisure.
 
-use super::{Error, Shared, memory::AtLeisure};
+use super::{
+    Error, Shared,
+    memory::{AtLeisure, Memory},
+};
 use crate::{
     act::{self, children, pair::key, secrets},
     api::{MySQLPair, names},
@@ -90,7 +93,13 @@ pub async fn look_at_leisure(
         found.desired = Desired::Refused { reason, message };
     }
     let secret = names::pair_credentials_secret(&found.name);
-    let credentials = api::credentials(client, &found.namespace, &secret).await?;
+    let mut credentials = api::credentials(client, &found.namespace, &secret).await?;
+    let uid = found.pair.uid().unwrap_or_default();
+    if found.deletion.is_some() && matches!(credentials.copy, Ok(None)) {
+        // A namespace that goes may take the Secret along before the servers were closed, and their Pods wait for that.
+        let known = |m: &mut Memory| m.at_leisure.as_ref().map(|l| l.credentials.clone());
+        credentials = shared.memories.of(&uid, known).unwrap_or(credentials);
+    }
     let mut storage = None;
     if let (Children::Apply, Some(template)) = (found.children(), found.template()) {
         let size = &template.storage.size;
@@ -102,7 +111,6 @@ pub async fn look_at_leisure(
         credentials: credentials.clone(),
         refused,
     };
-    let uid = found.pair.uid().unwrap_or_default();
     shared.memories.of(&uid, |m| m.at_leisure = Some(at_leisure));
     Ok(Box::pin(look(shared, found, credentials, began)).await)
 }

@@ -218,6 +218,17 @@ fn recorded(d: &Decision) -> (usize, i64, [bool; 2]) {
     assert_eq!(records.next(), None, "{:?}", d.actions);
     first
 }
+/// The steps without the record's content.
+fn steps(d: &Decision) -> Vec<String> {
+    d.actions
+        .iter()
+        .map(|a| match a {
+            Action::Record(_) => "Record".to_owned(),
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
 /// The steps without the record: the same once more, which makes void what another operator has in mind.
 fn done(d: &Decision) -> &[Action] {
     match d.actions.as_slice() {

@@ -19,17 +19,6 @@ fn active_dead() -> Observed {
     o
 }
 
-/// The steps without the record's content.
-fn steps(d: &Decision) -> Vec<String> {
-    d.actions
-        .iter()
-        .map(|a| match a {
-            Action::Record(_) => "Record".to_owned(),
-            other => format!("{other:?}"),
-        })
-        .collect()
-}
-
 #[test]
 fn failover_records_then_stops_the_receiver_then_applies_then_opens() {
     let d = run(&active_dead());

@@ -3,16 +3,6 @@
 use super::super::{action::Action, observed::Observed, state::Why, wish::Wish};
 use super::*;
 
-fn steps(d: &Decision) -> Vec<String> {
-    d.actions
-        .iter()
-        .map(|a| match a {
-            Action::Record(_) => "Record".to_owned(),
-            other => format!("{other:?}"),
-        })
-        .collect()
-}
-
 const STEPS: [&str; 6] = [
     "Close(0)",
     "Reach { server: 1, of: 0 }",

@@ -38,7 +38,7 @@ test: ## Everything: `check`, then the end-to-end scenarios and a short chaos on
 	@hack/test.sh
 
 .PHONY: test-full
-test-full: ## As `test`, with the long scenarios and the proofs of the test cluster and of the Dockerfile
+test-full: ## As `test`, with the long scenarios, a longer search through the decision core, and the proofs of the test cluster and of the Dockerfile
 	@hack/test.sh --full
 
 ##@ While working

@@ -19,6 +19,8 @@ mod verdict;
 mod wish;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 pub use action::Action;

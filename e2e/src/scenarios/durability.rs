@@ -189,6 +189,8 @@ async fn accept_loss(f: &Fleet) -> Result<()> {
         // Waited for until the record has the active one alone; then acknowledged by that one, and only there.
         f.write(&shards()).await?;
         let alone = f.members(PAIR, 1, TAKEN_OVER).await?;
+        // The socket of a server that is stopped goes on taking what it is sent, much more than is written here: it is cut off.
+        cut_followers_off(f, before.active).await?;
         let only_there = f.rows_written();
         // For longer than between two looks of the operator: what is lost is told as far as it was seen.
         let begun = Instant::now();
@@ -211,7 +213,8 @@ async fn accept_loss(f: &Fleet) -> Result<()> {
     };
     let lost = f.give_up_rows_since(only_there);
     let accepted = accept(f, before.active, alone.epoch).await;
-    f.signal(PAIR, before.active, "CONT").await?;
+    // It was alone and waits for nobody: nothing but its own end keeps it from acknowledging beside the other one, as the documents say.
+    f.signal(PAIR, before.active, "KILL").await?;
     let note = accepted?;
     ensure!(!lost.is_empty(), "nothing was lost");
     f.recovered(PAIR).await?;
@@ -240,6 +243,19 @@ async fn accept_loss(f: &Fleet) -> Result<()> {
         "the annotation holds for epoch {} as well",
         after.epoch
     );
+    Ok(())
+}
+
+/// Ends the connections over which a server sends its binary log.
+async fn cut_followers_off(f: &Fleet, active: usize) -> Result<()> {
+    let mut server = f.server(PAIR, active).await?;
+    let dumps: Vec<u64> = server
+        .rows("SELECT id FROM performance_schema.processlist WHERE command LIKE 'Binlog Dump%'")
+        .await?;
+    ensure!(!dumps.is_empty(), "nobody follows");
+    for id in dumps {
+        server.run(&format!("KILL CONNECTION {id}")).await?;
+    }
     Ok(())
 }
 

@@ -9,10 +9,11 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 
-/// Lets go of the server at `place`: its volume is kept (reclaim policy `Retain`), its claim is deleted, then its Pod, if it still is the one
-/// with this UID, without waiting for its kubelet. The StatefulSet makes both anew. Returns the name of the volume that is kept, where there
+/// Lets go of the server at `place`: its volume is kept (reclaim policy `Retain`), its claim is deleted, then its Pod, if it still is as it was
+/// `seen`, without waiting for its kubelet. The StatefulSet makes both anew. Returns the name of the volume that is kept, where there
 /// was one. Each step is safe to repeat; a claim is not deleted before its volume is safe; and nothing is done when the Pod is another one by
-/// now, whose claim is a new one. Without a Pod, only a claim whose volume is lost is deleted.
+/// now, whose claim is a new one, or has changed: its node may be back, and the server may have become a member again. Without a Pod, only a
+/// claim whose volume is lost is deleted.
 ///
 /// # Errors
 /// [`Error`].
@@ -21,15 +22,15 @@ pub async fn replace(
     namespace: &str,
     pair: &str,
     place: usize,
-    uid: Option<&str>,
+    seen: Option<&Pod>,
 ) -> Result<Option<String>, Error> {
     let pod = names::pod(pair, place);
     let name = format!("{}-{pod}", stateful_set::CLAIM);
     // The Pod after the claim: while the old Pod is there, the claim is the old one.
     let claim = apply::get::<PersistentVolumeClaim>(client, namespace, &name).await?;
     let live = apply::get::<Pod>(client, namespace, &pod).await?;
-    if live.as_ref().and_then(ResourceExt::uid).as_deref() != uid || uid.is_none() && !is_lost(claim.as_ref())
-    {
+    let version = |pod: &Pod| (pod.uid(), pod.resource_version());
+    if live.as_ref().map(version) != seen.map(version) || seen.is_none() && !is_lost(claim.as_ref()) {
         return Ok(None);
     }
     let mut kept = None;
@@ -38,19 +39,19 @@ pub async fn replace(
         // It goes when no Pod uses it any more, and only then is one of its name made again.
         apply::delete(client, claim).await?;
     }
-    if let Some(uid) = uid {
+    if let Some(seen) = seen {
         let api = Api::<Pod>::namespaced(client.clone(), namespace);
         let dp = DeleteParams {
             grace_period_seconds: Some(0),
             preconditions: Some(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
+                uid: seen.uid(),
+                resource_version: seen.resource_version(),
             }),
             ..DeleteParams::default()
         };
         let call = api.delete(&pod, &dp);
         match apply::call("delete", format!("Pod {namespace}/{pod}"), call).await {
-            // Gone, or another one already.
+            // Gone, another one already, or changed.
             Err(e) if !e.is_not_found() && !e.is_conflict() => return Err(e),
             _ => {}
         }
@@ -105,7 +106,10 @@ mod tests {
     const DELETE_POD: &str = "DELETE /api/v1/namespaces/n/pods/p-1";
 
     fn pod(uid: &str) -> Value {
-        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p-1", "namespace": "n", "uid": uid } })
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p-1", "namespace": "n", "uid": uid, "resourceVersion": "7" } })
+    }
+    fn seen() -> Pod {
+        serde_json::from_value(pod("pod-uid")).unwrap()
     }
     fn claim() -> Value {
         json!({
@@ -139,15 +143,14 @@ mod tests {
             (DELETE_CLAIM, 200, gone()),
             (DELETE_POD, 200, gone()),
         ]);
-        let kept = replace(&mock.client(), "n", "p", 1, Some("pod-uid"))
-            .await
-            .unwrap();
+        let kept = replace(&mock.client(), "n", "p", 1, Some(&seen())).await.unwrap();
         assert_eq!(kept.as_deref(), Some("pv-7"));
         let sent = mock.done();
         assert_eq!(sent[3]["spec"]["persistentVolumeReclaimPolicy"], "Retain");
         assert_eq!(sent[3]["metadata"]["uid"], "volume-uid");
         assert_eq!(sent[4]["preconditions"]["uid"], "claim-uid");
         assert_eq!(sent[5]["preconditions"]["uid"], "pod-uid");
+        assert_eq!(sent[5]["preconditions"]["resourceVersion"], "7");
         assert_eq!(sent[5]["gracePeriodSeconds"], 0);
     }
 
@@ -158,7 +161,7 @@ mod tests {
             (POD, 200, pod("pod-uid")),
             ("GET /api/v1/persistentvolumes/pv-7", 403, status(403)),
         ]);
-        let error = replace(&mock.client(), "n", "p", 1, Some("pod-uid"))
+        let error = replace(&mock.client(), "n", "p", 1, Some(&seen()))
             .await
             .unwrap_err();
         assert!(error.is_refused(), "{error}");
@@ -172,18 +175,23 @@ mod tests {
             (POD, 200, pod("pod-uid")),
             (DELETE_POD, 404, status(404)),
         ]);
-        let kept = replace(&mock.client(), "n", "p", 1, Some("pod-uid"))
-            .await
-            .unwrap();
+        let kept = replace(&mock.client(), "n", "p", 1, Some(&seen())).await.unwrap();
         assert_eq!(kept, None);
         mock.done();
     }
 
     #[tokio::test]
-    async fn one_that_was_made_anew_already_is_left_alone() {
-        for uid in [Some("pod-uid"), None] {
-            let mock = Mock::new([(CLAIM, 200, claim()), (POD, 200, pod("new-uid"))]);
-            assert_eq!(replace(&mock.client(), "n", "p", 1, uid).await.unwrap(), None);
+    async fn one_that_was_made_anew_already_or_has_changed_is_left_alone() {
+        let mut back = pod("pod-uid");
+        back["metadata"]["resourceVersion"] = "8".into();
+        for (seen, live) in [
+            (Some(seen()), pod("new-uid")),
+            (None, pod("new-uid")),
+            (Some(seen()), back),
+        ] {
+            let mock = Mock::new([(CLAIM, 200, claim()), (POD, 200, live)]);
+            let kept = replace(&mock.client(), "n", "p", 1, seen.as_ref()).await.unwrap();
+            assert_eq!(kept, None);
             mock.done();
         }
     }

@@ -6,6 +6,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Longest `status.settledErrant`, in characters.
+pub const SETTLED_LENGTH: usize = 32_768;
+
 /// Two servers that replicate from each other, one of which takes writes.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
@@ -96,7 +99,7 @@ pub struct MySQLPairStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub active: Option<String>,
-    /// Rises by one with each change of `active` or `inSync`; never falls.
+    /// Rises with each change of `active` or `inSync`, and with each step that must find what another operator saw before void; never falls.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub epoch: i64,
@@ -109,6 +112,11 @@ pub struct MySQLPairStatus {
     #[serde(default)]
     #[schemars(length(max = 8))]
     pub in_sync_servers: String,
+    /// GTID set: transactions that only the passive server has, or had, and that it may be copied over with: they were saved in Secrets
+    /// `<pair>-errant-<epoch>`, or their loss was accepted. Until it is a member again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = SETTLED_LENGTH))]
+    pub settled_errant: Option<String>,
     /// The value of `spec.preferredActive` that was acted upon last: another one there is a wish that is not yet carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::place")]

@@ -169,26 +169,21 @@ impl Servers {
         }
     }
 
-    /// Whether this process has just started to copy over the server. One that was started a while ago and is wanted again
-    /// does not run, as its server says: its connection hangs, and is given up.
+    /// Whether this process has just started to copy over the server: it need not say so yet, and whoever took its lock would end that.
     pub fn copying(&self, key: &str) -> bool {
-        let mut copies = self.copies();
-        match copies.get(key) {
-            Some(c) if c.task.is_finished() => false,
-            Some(c) if c.since.elapsed() < COPY_BEGINS => true,
-            Some(c) => {
-                c.task.abort();
-                copies.remove(key);
-                false
-            }
-            None => false,
-        }
+        let copies = self.copies();
+        copies
+            .get(key)
+            .is_some_and(|c| !c.task.is_finished() && c.since.elapsed() < COPY_BEGINS)
     }
 
-    /// Remembers a copy that was started.
+    /// Remembers a copy that was started. An earlier one does not run, as its server says: its connection hangs, and is given up.
     pub fn copy(&self, key: &str, task: JoinHandle<()>) {
         let since = Instant::now();
-        self.copies().insert(key.to_owned(), Copy { since, task });
+        let earlier = self.copies().insert(key.to_owned(), Copy { since, task });
+        if let Some(earlier) = earlier {
+            earlier.task.abort();
+        }
     }
 }
 

@@ -49,7 +49,11 @@ impl Hands<'_> {
     pub(super) async fn replace(&mut self, place: Ordinal, uid: Option<&str>) -> Result<(), Error> {
         self.confirm().await?;
         let (namespace, name) = (&self.found.namespace, &self.found.name);
-        self.done.kept = replace::replace(self.client, namespace, name, place, uid).await?;
+        let seen = self.found.pods.get(place).and_then(Option::as_ref);
+        if seen.and_then(|p| p.metadata.uid.as_deref()) != uid {
+            return Ok(());
+        }
+        self.done.kept = replace::replace(self.client, namespace, name, place, seen).await?;
         Ok(())
     }
 

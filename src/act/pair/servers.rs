@@ -126,9 +126,6 @@ impl Hands<'_> {
     /// Starts a copy, which goes on after the pass on the connection that observed the server, its lock held all the while.
     pub(super) async fn rebuild(&mut self, server: Ordinal, donor: Ordinal) -> Result<(), Error> {
         let key = key(&self.found.namespace, &self.pod(server));
-        if self.servers.copying(&key) {
-            return Ok(());
-        }
         let donor = clone::Donor {
             host: self.host(donor),
             port: names::MYSQL_PORT,

@@ -177,6 +177,7 @@ mod tests {
             active: 0,
             epoch: 3,
             in_sync,
+            settled: GtidSet::new(),
         }
     }
     fn saw(m: &mut Memory, members: usize, active: Seen, second: i64) -> Option<Timestamp> {

@@ -2,6 +2,7 @@
 
 use super::{Shared, look::Look};
 use crate::{
+    act::pair::key,
     api::{mysql_pair::Place, mysql_template::ReplacementMode, names},
     core::pair::{
         Observed,
@@ -53,6 +54,10 @@ pub fn observed(shared: &Shared, look: &Look, record: Option<Record>, kept: Kept
             .annotations()
             .get(names::ACCEPT_DATA_LOSS_ANNOTATION)
             .and_then(|e| e.trim().parse().ok()),
+        copying: names::ORDINALS.map(|i| {
+            let key = key(&found.namespace, &names::pod(&found.name, i));
+            shared.servers.copying(&key)
+        }),
         saved: kept.complete,
         saved_by_name: kept.by_name,
         last_executed: m.last_executed.clone(),

@@ -154,13 +154,21 @@ impl<'a> Both<'a> {
             || (p.blank() && a.version == p.version && a.can_clone && p.can_clone && much())
     }
 
-    /// Errant transactions that need not be kept where they are: they were saved, or a person gives them up.
-    fn settled(self) -> GtidSet {
+    /// Errant transactions that need not be kept where they are: they were saved, or a person gives them up. What was recorded so stays so:
+    /// the record that comes before a copy has another epoch, in which nothing was saved or accepted.
+    pub fn settled(self) -> GtidSet {
+        let settled = self.record.settled.union(&self.o.saved);
         if self.o.loss_accepted() {
-            self.o.saved.union(&self.o.saved_by_name)
+            settled.union(&self.o.saved_by_name)
         } else {
-            self.o.saved.clone()
+            settled
         }
+    }
+
+    /// Of what only the passive server has, what a copy may overwrite.
+    pub fn overwritable(self) -> GtidSet {
+        let errant = self.errant();
+        errant.minus(&errant.minus(&self.settled()))
     }
 
     pub fn rebuild(self) -> Rebuild {

@@ -2,7 +2,7 @@
 
 use super::{
     action::Action,
-    compare,
+    compare::{self, Both},
     notes::notes,
     observed::{Deletion, Desired, Observed, Ordinal, Record, STRICT_TIMEOUT},
     promotion::Unfit,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::{conditions::Overall, mysql_pair::ChangeKind},
-    core::note::Note,
+    core::{gtid::GtidSet, note::Note},
 };
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
@@ -197,9 +197,10 @@ fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) 
 /// With each: whether it may be done after another one was opened, for it cannot acknowledge anything while nobody receives from it
 /// (rule P6).
 fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = (Ordinal, bool)> + 'a {
-    let copied = matches!(state, State::Rebuilding | State::RebuildNeeded(_));
+    let needed = matches!(state, State::RebuildNeeded(_));
     [0, 1].into_iter().filter_map(move |i| {
         let server = o.side(i).up()?;
+        let copied = needed || o.copied_over(i);
         let may_be_open = o
             .record
             .as_ref()
@@ -226,6 +227,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             active,
             epoch,
             in_sync,
+            settled: GtidSet::new(),
         })
     };
     let Some(record) = &o.record else {
@@ -287,7 +289,11 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             uid: o.side(passive).pod.as_ref().map(|p| p.uid.clone()),
         }],
         State::RebuildNeeded(Rebuild::Now { .. }) => vec![
-            again(record, epoch),
+            Action::Record(Record {
+                epoch,
+                settled: Both::of(o, record).map_or_else(|| record.settled.clone(), Both::overwritable),
+                ..record.clone()
+            }),
             Action::Rebuild {
                 server: passive,
                 donor: active,
@@ -390,6 +396,9 @@ fn with_member(record: &Record, epoch: i64, place: Ordinal, uuid: Option<String>
         epoch,
         ..record.clone()
     };
+    if uuid.is_some() {
+        new.settled = GtidSet::new();
+    }
     if let Some(member) = new.in_sync.get_mut(place) {
         *member = uuid;
     }

@@ -37,6 +37,7 @@ pub fn gate(record: Option<&Record>, place: Ordinal) -> Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::gtid::GtidSet;
 
     #[test]
     fn the_active_server_and_members_are_ready() {
@@ -44,6 +45,7 @@ mod tests {
             active: 1,
             epoch: 7,
             in_sync: [Some("a".into()), Some("b".into())],
+            settled: GtidSet::new(),
         };
         let alone = Record {
             in_sync: [None, Some("b".into())],

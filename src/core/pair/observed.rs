@@ -23,6 +23,8 @@ pub struct Record {
     pub epoch: i64,
     /// `server_uuid` of each member that has everything, by place.
     pub in_sync: [Option<String>; 2],
+    /// Errant transactions of the passive server that it need not keep: they were saved, or a person gave them up (rule P8). Until it joins.
+    pub settled: GtidSet,
 }
 
 impl Record {
@@ -80,7 +82,9 @@ pub struct Observed {
     pub preferred_seen: Option<Ordinal>,
     /// The epoch that the annotation `shardwright.dev/accept-data-loss` names.
     pub accepted_loss: Option<i64>,
-    /// Errant transactions that have been saved, whole.
+    /// This process has sent a CLONE into the server at the place a moment ago, of which nothing need be seen yet.
+    pub copying: [bool; 2],
+    /// Errant transactions that have been saved in this epoch, whole.
     pub saved: GtidSet,
     /// Errant transactions of which only the names could be saved: they are too many.
     pub saved_by_name: GtidSet,
@@ -461,6 +465,11 @@ impl Observed {
     /// A person has accepted that data is lost, at this very epoch: so it holds once.
     pub fn loss_accepted(&self) -> bool {
         self.accepted_loss == Some(self.epoch)
+    }
+    /// Whether the server at `place` is being copied over: it says so itself, or has just been told to.
+    pub fn copied_over(&self, place: Ordinal) -> bool {
+        let runs = |s: &ServerState| s.clone.as_ref().is_some_and(|c| c.stage == CloneStage::Running);
+        self.copying.get(place).is_some_and(|c| *c) || self.side(place).up().is_some_and(runs)
     }
     /// Pod of a place.
     pub fn pod_name(&self, place: Ordinal) -> String {

@@ -2,7 +2,7 @@
 
 use super::{
     compare::{Both, Threads, adrift, applier_fault, idle, threads},
-    observed::{CloneStage, Observed, Ordinal, Record, STRICT_TIMEOUT, ServerState},
+    observed::{Observed, Ordinal, Record, STRICT_TIMEOUT, ServerState},
     promotion::{self, Cause, Unfit},
     replace,
 };
@@ -351,11 +351,7 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
     if b.record.member(p).is_none() && !b.follows() && !idle(b.active.channel.as_ref()) {
         return State::ReverseChannelOpen;
     }
-    if b.passive
-        .clone
-        .as_ref()
-        .is_some_and(|c| c.stage == CloneStage::Running)
-    {
+    if o.copied_over(p) {
         return State::Rebuilding;
     }
     if b.rebuild_needed(&errant) {
@@ -363,7 +359,7 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
     }
     if !errant.is_empty() {
         return State::Errant {
-            too_many: errant.is_subset_of(&o.saved.union(&o.saved_by_name)),
+            too_many: errant.is_subset_of(&b.settled().union(&o.saved_by_name)),
             set: errant,
         };
     }

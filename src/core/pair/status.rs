@@ -9,7 +9,7 @@ use super::{
 };
 use crate::api::{
     MySQLPairStatus, conditions,
-    mysql_pair::{InSyncMember, Place, Role, ServerStatus},
+    mysql_pair::{InSyncMember, Place, Role, SETTLED_LENGTH, ServerStatus},
     names,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -36,6 +36,12 @@ pub fn record(pair: &str, status: &MySQLPairStatus) -> Option<Record> {
         active,
         epoch: status.epoch,
         in_sync,
+        // What cannot be read settles nothing.
+        settled: status
+            .settled_errant
+            .as_deref()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or_default(),
     };
     record.member(active).is_some().then_some(record)
 }
@@ -60,6 +66,9 @@ impl Record {
             })
             .collect();
         status.in_sync_servers = format!("{}/2", self.members());
+        // One that is longer is not kept: were the copy to fail, it would be saved again.
+        status.settled_errant =
+            Some(self.settled.to_string()).filter(|set| !set.is_empty() && set.len() <= SETTLED_LENGTH);
     }
 }
 

@@ -152,6 +152,7 @@ pub(super) fn fresh() -> Observed {
         preferred: None,
         preferred_seen: None,
         accepted_loss: None,
+        copying: [false; 2],
         saved: GtidSet::new(),
         saved_by_name: GtidSet::new(),
         last_executed: [None, None],
@@ -168,6 +169,7 @@ fn healthy() -> Observed {
         active: 0,
         epoch: 2,
         in_sync: UUIDS.map(|u| Some(u.to_owned())),
+        settled: GtidSet::new(),
     });
     o.epoch = 2;
     for i in [0, 1] {

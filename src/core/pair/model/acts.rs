@@ -104,7 +104,10 @@ pub fn act(w: &mut World, op: usize, step: Step, without: Without) -> Done {
                 }
             }
         }
-        Step::SaveErrant { set, .. } => w.saved |= set,
+        Step::SaveErrant { set, .. } => {
+            w.saved |= set;
+            w.kept |= set;
+        }
         Step::Replace(i) => replace(w, i)?,
         Step::Follow { server, source } => follow(w, server, source)?,
         Step::Start(i) => start(w, i),
@@ -149,6 +152,7 @@ fn record_it(w: &mut World, op: usize, record: Record, without: Without) -> Done
         return Err(Failed::Step);
     }
     w.record = Some(record);
+    w.kept = 0;
     for (k, o) in w.ops.iter_mut().enumerate() {
         o.fresh = k == op;
     }
@@ -240,25 +244,39 @@ fn start(w: &mut World, i: usize) {
     }
 }
 
-/// What it had is gone from now on. The lock stays with the connection that copies.
+/// Its channel goes, with what it received, and the statement is sent. The lock stays with the connection that copies.
 fn rebuild(w: &mut World, op: usize, server: usize, donor: usize) -> Done {
-    let member = w.member(server).is_some();
-    let lost = w.servers[server].has() & super::world::CLIENTS & !w.servers[donor].has() & !w.saved;
-    // It logs in at the donor before it drops what it has.
-    let d = w.servers[donor];
-    if !d.up() || d.offline || !w.linked(server, donor) || d.executed & all(Kind::Base) == 0 {
-        return Err(Failed::Step);
-    }
+    let overwritten = overwritten(w, server, donor);
     let s = &mut w.servers[server];
+    (s.channel, s.receiver, s.applier, s.received) = (None, Receiver::Off, false, 0);
+    (s.mode, s.copy) = (Mode::Copied, Copy::Begun { donor, op });
+    w.ops[op].connected[server] = false;
+    overwritten
+}
+
+/// A CLONE that was begun logs in at the donor, and drops what was there.
+pub fn begin_copy(w: &mut World, server: usize, donor: usize) -> Done {
+    let overwritten = overwritten(w, server, donor);
+    let d = w.servers[donor];
+    let s = &mut w.servers[server];
+    if !d.up() || d.offline || d.executed & all(Kind::Base) == 0 || w.cut {
+        s.copy = Copy::Failed;
+        return Ok(());
+    }
     *s = Mysqld {
         run: Run::Up,
         mode: Mode::Copied,
         copy: Copy::Running { donor },
         leaving: s.leaving,
+        node_gone: s.node_gone,
         ..Mysqld::empty(s.me)
     };
-    w.ops[op].connected[server] = false;
-    if member {
+    overwritten
+}
+
+fn overwritten(w: &World, server: usize, donor: usize) -> Done {
+    let lost = w.servers[server].has() & super::world::CLIENTS & !w.servers[donor].has() & !w.saved;
+    if w.member(server).is_some() {
         return Err(Failed::Broken(Broken::Overwritten));
     }
     if lost != 0 {

@@ -25,12 +25,12 @@ pub struct Report {
     pub broken: Option<(Broken, Vec<String>)>,
 }
 
-/// Searches from `start` on, until `limit` worlds were found. Whether each of them ends healthy when left alone is asked only where
-/// nothing is left out.
+/// Searches from `start` on, until `limit` worlds were found. Whether each of them ends healthy when left alone is asked where
+/// nothing is left out, and where that is what would be missed.
 pub fn explore(start: World, without: Without, limit: usize) -> Report {
     let mut search = Search {
         plans: Plans::new(without),
-        fair: (without == Without::Nothing).then(Fair::default),
+        fair: matches!(without, Without::Nothing | Without::KnowsOfCopies).then(Fair::default),
         seen: Seen::default(),
         prints: vec![],
         parents: vec![],

@@ -54,7 +54,14 @@ impl Fair {
                 self.good.extend(visited);
                 return Ok(());
             }
-            pass(&mut w, plans, without, &mut story);
+            // A copy takes so long to be seen that a pass comes in between.
+            let mut begun = [0, 1].map(|i| moves::begun_from(&w, i));
+            pass(&mut w, plans, without, &mut begun, &mut story);
+            for (i, donor) in begun.into_iter().enumerate() {
+                if let Some(donor) = donor {
+                    let _ = super::acts::begin_copy(&mut w, i, donor);
+                }
+            }
         }
         story.push(Plans::explain(&View::of(&w, 0, true)));
         story.push(format!("{w:#?}"));
@@ -120,7 +127,14 @@ fn flow(w: &mut World, without: Without) {
     }
 }
 
-fn pass(w: &mut World, plans: &mut Plans, without: Without, story: &mut Vec<String>) {
+/// One pass. `begun` are the copies that nobody has ended.
+fn pass(
+    w: &mut World,
+    plans: &mut Plans,
+    without: Without,
+    begun: &mut [Option<usize>; 2],
+    story: &mut Vec<String>,
+) {
     let found = [false, true].into_iter().find_map(|long| {
         let n = moves::observe(w, 0, long, plans, without)?;
         Some((n, long))
@@ -144,6 +158,9 @@ fn pass(w: &mut World, plans: &mut Plans, without: Without, story: &mut Vec<Stri
     while w.ops[0].plan != 0 {
         let (_, n, _) = moves::step(w, 0, plans, without);
         *w = n;
+        for (i, begun) in begun.iter_mut().enumerate() {
+            *begun = begun.filter(|_| moves::begun_from(w, i).is_some());
+        }
         flow(w, without);
     }
 }

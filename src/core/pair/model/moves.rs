@@ -59,6 +59,8 @@ pub enum Move {
     Received(usize),
     /// Its applier executes that.
     Applied(usize),
+    /// A CLONE into it begins to drop what is there.
+    CopyBegins(usize),
     /// A CLONE into it is done.
     Copied(usize),
     Crash(usize),
@@ -235,9 +237,12 @@ fn lock(w: &mut World, op: usize, i: usize, without: Without) -> bool {
             other.locked[i] = false;
         }
         // The connection of a CLONE holds it for as long as that runs.
-        if let Copy::Running { .. } = w.servers[i].copy {
-            w.servers[i].copy = Copy::Failed;
-        }
+        let copy = &mut w.servers[i].copy;
+        *copy = match *copy {
+            Copy::Begun { .. } => Copy::None,
+            Copy::Running { .. } => Copy::Failed,
+            ended => ended,
+        };
         if !without.is(Without::Confirm) && (w.ops[op].cut_api || !w.ops[op].fresh) {
             return false;
         }
@@ -408,6 +413,14 @@ pub fn receive(w: &mut World, i: usize) -> bool {
     new | heard != 0
 }
 
+/// Whom a CLONE into `i` was begun from, of which nothing can be seen yet.
+pub fn begun_from(w: &World, i: usize) -> Option<usize> {
+    match w.servers[i].copy {
+        Copy::Begun { donor, .. } if w.servers[i].up() => Some(donor),
+        _ => None,
+    }
+}
+
 /// Whether the CLONE into `i` can be done.
 pub fn copied_from(w: &World, i: usize) -> Option<usize> {
     let Copy::Running { donor } = w.servers[i].copy else {
@@ -430,6 +443,14 @@ pub fn start(w: &mut World, i: usize, without: Without) {
 
 fn kubernetes(w: &World, i: usize, without: Without, out: &mut Vec<Next>) {
     let s = &w.servers[i];
+    if let Some(donor) = begun_from(w, i) {
+        let mut n = *w;
+        let broken = match acts::begin_copy(&mut n, i, donor) {
+            Err(Failed::Broken(b)) => Some(b),
+            _ => None,
+        };
+        out.push((Move::CopyBegins(i), n, broken));
+    }
     let mut with = |m: Move, f: &dyn Fn(&mut World)| {
         let mut n = *w;
         f(&mut n);

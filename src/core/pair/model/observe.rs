@@ -33,6 +33,8 @@ pub struct View {
     /// Whose the dump threads are that run, as far as there may be any.
     pub dumpers: [Option<Me>; 3],
     pub wish: Option<usize>,
+    /// It has begun to copy over this one, and sees nothing of it yet.
+    pub copying: [bool; 2],
     pub saved: Txs,
     /// What has been so since a moment ago, or since long.
     pub long: bool,
@@ -54,6 +56,10 @@ impl View {
                 passing: 0,
                 heard: 0,
                 peer: 0,
+                copy: match kept.copy {
+                    Copy::Begun { .. } => Copy::None,
+                    seen => seen,
+                },
                 ..kept
             }
         };
@@ -68,7 +74,8 @@ impl View {
             answers,
             dumpers: [0, 1, GHOST].map(dumper),
             wish: w.wish,
-            saved: w.saved,
+            copying: [0, 1].map(|i| matches!(w.servers[i].copy, Copy::Begun { op: by, .. } if by == op)),
+            saved: w.kept,
             long,
             knows_no_strangers: false,
         }
@@ -138,6 +145,7 @@ pub fn observed(v: &View) -> Observed {
             active: r.active,
             epoch: EPOCH,
             in_sync: r.members.map(|m| m.map(uuid)),
+            settled: gtids(r.settled),
         }),
         epoch: EPOCH,
         hint: None,
@@ -150,6 +158,7 @@ pub fn observed(v: &View) -> Observed {
         preferred: v.wish,
         preferred_seen: None,
         accepted_loss: None,
+        copying: v.copying,
         saved: gtids(v.saved),
         saved_by_name: GtidSet::new(),
         last_executed: [None, None],
@@ -263,7 +272,7 @@ fn channel(s: &Mysqld, c: world::Channel) -> Channel {
 
 fn clone(copy: Copy) -> Option<CloneRun> {
     let stage = match copy {
-        Copy::None => return None,
+        Copy::None | Copy::Begun { .. } => return None,
         Copy::Running { .. } => CloneStage::Running,
         Copy::Completed => CloneStage::Completed,
         Copy::Failed => CloneStage::Failed,

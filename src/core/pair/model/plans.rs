@@ -228,6 +228,7 @@ fn recorded(r: &Recorded) -> Record {
     Record {
         active: r.active,
         members: [member(0), member(1)],
+        settled: observe::txs(&r.settled),
     }
 }
 

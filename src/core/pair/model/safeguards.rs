@@ -60,6 +60,8 @@ pub enum Without {
     Barrier,
     /// P8: errant transactions are not saved before they are overwritten.
     SaveErrant,
+    /// P8: an operator does not know that it has just begun to copy over a server.
+    KnowsOfCopies,
 }
 
 impl Without {
@@ -69,7 +71,12 @@ impl Without {
 
     /// What an operator sees that lacks the safeguard.
     pub fn blind(self, mut v: View) -> View {
-        let Some(Record { active, members }) = v.record else {
+        let Some(Record {
+            active,
+            members,
+            settled,
+        }) = v.record
+        else {
             return v;
         };
         let p = 1 - active;
@@ -79,7 +86,11 @@ impl Without {
                 if !v.answers[active] && v.answers[p] {
                     let mut members = members;
                     members[p] = Some(v.servers[p].me);
-                    v.record = Some(Record { active, members });
+                    v.record = Some(Record {
+                        active,
+                        members,
+                        settled,
+                    });
                 }
             }
             Self::Comparing if v.answers[active] && v.answers[p] => {
@@ -91,6 +102,7 @@ impl Without {
                 v.saved |= v.servers[p].executed;
             }
             Self::LockOut => v.knows_no_strangers = true,
+            Self::KnowsOfCopies => v.copying = [false; 2],
             _ => {}
         }
         v

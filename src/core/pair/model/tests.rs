@@ -251,6 +251,7 @@ fn who_comes_back_is_compared_and_who_joins_has_everything() {
     needs(Without::Comparing, start, Broken::Swallowed);
     needs(Without::FenceAlone, start, Broken::Swallowed);
     needs(Without::SaveErrant, start, Broken::NotSaved);
+    needs(Without::KnowsOfCopies, start, Broken::NeverHealthy);
     needs(Without::Reach, start, Broken::MemberLacks);
     needs(Without::Barrier, start, Broken::MemberLacks);
     let node = Budget {

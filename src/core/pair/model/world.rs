@@ -90,7 +90,14 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Copy {
     None,
-    Running { donor: usize },
+    /// The statement was sent on a connection of this operator, and nothing can be seen of it yet.
+    Begun {
+        donor: usize,
+        op: usize,
+    },
+    Running {
+        donor: usize,
+    },
     Completed,
     Failed,
 }
@@ -203,7 +210,6 @@ impl Mysqld {
     }
     /// It ends at once, or in order: what its binary log has is committed when it starts, nobody is told.
     pub fn stop(&mut self) {
-        let unfinished = matches!(self.copy, Copy::Running { .. });
         *self = Self {
             run: Run::Down,
             mode: Mode::Closed,
@@ -224,7 +230,11 @@ impl Mysqld {
             refusal: Refusal::None,
             applier: false,
             dumps: 0,
-            copy: if unfinished { Copy::Failed } else { self.copy },
+            copy: match self.copy {
+                Copy::Begun { .. } => Copy::None,
+                Copy::Running { .. } => Copy::Failed,
+                ended => ended,
+            },
             leaving: false,
             ..*self
         };
@@ -236,6 +246,8 @@ impl Mysqld {
 pub struct Record {
     pub active: usize,
     pub members: [Option<Me>; 2],
+    /// Errant transactions that need not be kept where they are.
+    pub settled: Txs,
 }
 
 /// An operator, in the middle of a pass or between two. One that is paused is one whose next step comes late.
@@ -310,6 +322,8 @@ pub struct World {
     pub acked: Txs,
     /// Errant transactions that were saved.
     pub saved: Txs,
+    /// Those that were saved in the present epoch: where the others are is not looked for.
+    pub kept: Txs,
     pub left: Budget,
 }
 
@@ -336,6 +350,7 @@ impl World {
         let record = Record {
             active: 0,
             members: [Some(0), Some(2)],
+            settled: 0,
         };
         Self {
             servers: [a, server(1), Mysqld::empty(0)],
@@ -369,6 +384,7 @@ impl World {
             wish: None,
             acked: 0,
             saved: 0,
+            kept: 0,
             left,
         }
     }
@@ -454,6 +470,11 @@ impl World {
         }
         if self.left.operators == 2 && self.ops[1] < self.ops[0] {
             self.ops.swap(0, 1);
+            for s in &mut self.servers {
+                if let Copy::Begun { op, .. } = &mut s.copy {
+                    *op = 1 - *op;
+                }
+            }
         }
         self
     }

@@ -79,6 +79,7 @@ fn the_old_active_server_is_fenced_after_the_new_one_was_opened_and_at_once_when
         active: 1,
         epoch: 3,
         in_sync: [None, Some(UUIDS[1].into())],
+        settled: GtidSet::new(),
     });
     up(&mut o, 1).channel = Some(stopped(0));
     assert_eq!(

@@ -6,7 +6,7 @@ use super::super::{
     reasons,
     state::{Circle, Lost, Rebuild, State},
 };
-use super::{GRACE, channel, done, gtids, healthy, now, out, recorded, run, says, stopped, up};
+use super::{Decision, GRACE, channel, done, gtids, healthy, now, out, recorded, run, says, stopped, up};
 use crate::core::gtid::GtidSet;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -107,6 +107,63 @@ fn errant_transactions_are_saved_before_the_server_is_copied_over() {
     assert!(d.overall.message().contains(&gtids("b:1-2").to_string()));
     o.accepted_loss = Some(2);
     assert_eq!(done(&run(&o)), [Action::Rebuild { server: 1, donor: 0 }]);
+}
+
+/// The record that comes before a copy has another epoch: nothing was saved or accepted in that one, and the copy may fail.
+#[test]
+fn what_was_saved_or_accepted_stays_so_until_the_server_joins() {
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).channel = Some(stopped(1));
+    up(&mut o, 1).executed = gtids("a:1-10,b:1-2");
+    let record = |d: &Decision| {
+        d.actions.iter().find_map(|a| match a {
+            Action::Record(r) => Some(r.clone()),
+            _ => None,
+        })
+    };
+    let copies = |o: &Observed| {
+        let d = run(o);
+        assert_eq!(done(&d), [Action::Rebuild { server: 1, donor: 0 }]);
+        record(&d)
+    };
+    for accepted in [false, true] {
+        let mut o = o.clone();
+        if accepted {
+            (o.saved_by_name, o.accepted_loss) = (gtids("b:1-2"), Some(2));
+        } else {
+            o.saved = gtids("b:1-2");
+        }
+        let settled = copies(&o).unwrap();
+        assert_eq!((settled.epoch, &settled.settled), (3, &gtids("b:1-2")));
+        (o.epoch, o.record) = (3, Some(settled));
+        (o.saved, o.saved_by_name) = (GtidSet::new(), GtidSet::new());
+        assert_eq!(copies(&o).unwrap().settled, gtids("b:1-2"));
+        // One more is another matter.
+        up(&mut o, 1).executed = gtids("a:1-10,b:1-3");
+        assert!(matches!(run(&o).state, State::Errant { too_many: false, .. }));
+        // It was copied, follows, and is recorded in.
+        up(&mut o, 1).executed = gtids("a:1-10");
+        up(&mut o, 0).channel = Some(channel(1));
+        assert_eq!(record(&run(&o)).map(|r| r.settled), Some(GtidSet::new()));
+    }
+}
+
+/// Whoever took its lock would end the copy, and whoever fenced it: it is left alone until it says itself that it is copied over.
+#[test]
+fn a_copy_that_was_just_begun_is_left_alone() {
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).channel = Some(stopped(1));
+    let p = up(&mut o, 1);
+    (p.executed, p.channel, p.super_read_only) = (gtids("a:1-10,b:1-2"), None, false);
+    assert_eq!(run(&o).actions, [Action::Fence(1)]);
+    o.copying[1] = true;
+    let d = run(&o);
+    assert_eq!((&d.state, &d.actions), (&State::Rebuilding, &vec![]));
+    // Also while something else is done about the active one.
+    o.account_mark = Some("another".into());
+    assert!(!run(&o).actions.contains(&Action::Fence(1)));
 }
 
 #[test]

@@ -362,7 +362,8 @@ impl<'a> Hands<'a> {
             self.done.written = written;
             self.confirmed = true;
         }
-        self.record = Some(record.clone());
+        // As it can be read there.
+        self.record = pair::record(&self.found.name, &new);
         self.done.recorded = true;
         self.closed = None;
         Ok(())

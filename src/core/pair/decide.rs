@@ -163,20 +163,12 @@ fn lifecycle(o: &Observed) -> Option<Vec<Action>> {
 }
 
 fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) {
-    let (later, first): (Vec<_>, Vec<_>) = fences(o, state).partition(|(_, may_wait)| *may_wait);
-    let serves_first = matches!(
-        state,
-        State::Failover(_) | State::AcceptingLoss(..) | State::ActiveClosed { .. }
-    );
-    let (later, first) = if serves_first {
-        (later, first)
-    } else {
-        (vec![], first.into_iter().chain(later).collect())
-    };
-    let fenced = !first.is_empty();
-    actions.extend(first.into_iter().map(|(i, _)| Action::Fence(i)));
+    let (later, first): (Vec<_>, Vec<_>) =
+        fences(o, state).partition(|(_, may_wait)| comes_last(state, *may_wait));
     // What waited on a server that is fenced counts as executed there only afterwards: until then nobody can say whether it is errant.
-    if fenced && !serves_first {
+    let alone = !first.is_empty() && !serves_first(state);
+    actions.extend(first.into_iter().map(|(i, _)| Action::Fence(i)));
+    if alone {
         return;
     }
     // What a passive server is made of may be what ails it: it is replaced rather than mended.
@@ -190,6 +182,20 @@ fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) 
     if actions.is_empty() {
         actions.extend(roll::next(o, state, now));
     }
+}
+
+/// Nobody takes writes until its steps are done.
+fn serves_first(state: &State) -> bool {
+    matches!(
+        state,
+        State::Failover(_) | State::AcceptingLoss(..) | State::ActiveClosed { .. }
+    )
+}
+
+/// Whether a fence comes after the steps. Those that let the active server go on without the passive one touch it alone, and go by nothing
+/// that only the passive one knows: no fence that cannot be done holds them up.
+fn comes_last(state: &State, may_wait: bool) -> bool {
+    matches!(state, State::MemberLost(_) | State::WaitingForNobody) || serves_first(state) && may_wait
 }
 
 /// Rule P1: whoever is not the recorded active server, with the recorded data, is closed before anything else, and waits for nobody.

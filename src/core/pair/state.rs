@@ -189,17 +189,15 @@ pub fn state(o: &Observed, now: Timestamp) -> State {
     };
     let p = record.passive();
     if let Some(cause) = promotion::cause(o, record) {
-        return match promotion::fitness(o, record) {
-            Ok(()) => State::Failover(cause),
+        match promotion::fitness(o, record) {
+            Ok(()) => return State::Failover(cause),
             // It answers, and nobody can take over: it is looked after as it is.
-            Err(unfit) if cause == Cause::DiskFull => {
-                serving(o, record, now).unwrap_or(State::NoFailover(cause, unfit))
-            }
+            Err(_) if cause == Cause::DiskFull => {}
             Err(unfit) if o.loss_accepted() && o.side(p).up().is_some() && unfit != Unfit::Leaving => {
-                State::AcceptingLoss(cause, unfit)
+                return State::AcceptingLoss(cause, unfit);
             }
-            Err(unfit) => State::NoFailover(cause, unfit),
-        };
+            Err(unfit) => return State::NoFailover(cause, unfit),
+        }
     }
     serving(o, record, now).unwrap_or(State::ActiveDenied)
 }

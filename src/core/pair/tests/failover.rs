@@ -406,6 +406,24 @@ fn waiting_for_nobody() {
     assert_eq!(recorded(&d), (0, 3, [true, false]));
 }
 
+/// A server that hangs in its fence must not keep the active one waiting for it.
+#[test]
+fn a_passive_server_that_is_to_be_fenced_is_let_go_of_first() {
+    let mut o = healthy();
+    up(&mut o, 1).super_read_only = false;
+    assert_eq!(steps(&run(&o)), ["Fence(1)"]);
+    o.unheard_since = Some(now() - UNHEARD);
+    let d = run(&o);
+    assert_eq!(d.state, State::MemberLost(Lost::Unheard));
+    assert_eq!(steps(&d), ["Record", "SourceOff(0)", "Fence(1)"]);
+    // The same when it is on record already that it is out.
+    o.record.as_mut().unwrap().in_sync[1] = None;
+    up(&mut o, 1).channel = None;
+    let d = run(&o);
+    assert_eq!(d.state, State::WaitingForNobody);
+    assert_eq!(steps(&d), ["Record", "SourceOff(0)", "Fence(1)"]);
+}
+
 #[test]
 fn strangers_are_locked_out() {
     let mut o = healthy();

@@ -1,7 +1,7 @@
 //! Striking, waiting until writes flow again, and waiting until the pair is healthy again.
 
 use super::Options;
-use super::faults::{Blow, Fault, leaders_node, prefer};
+use super::faults::{Blow, Fault, forget_wish, leaders_node};
 use super::gaps::{Run, Way, phases, wall};
 use super::plain;
 use crate::fleet::Fleet;
@@ -179,11 +179,14 @@ async fn pair(f: &Fleet, clients: &Clients, fault: Fault, n: usize) -> Result<Ve
         lead_elsewhere(f, clients).await?;
     }
     let active = f.active(pair).await?;
+    if fault == Fault::Planned {
+        forget_wish(f, pair, 1 - active).await?;
+    }
     let log = f.world.audit_log().await?;
     let begin = std::fs::metadata(&log)?.len();
     let blow = fault
         .strike(f, &names::pod(pair, active), async || {
-            prefer(f, pair, 1 - active).await
+            f.prefer(pair, 1 - active).await
         })
         .await?;
     let changed = wait::until("another active server", CHANGE, || async {
@@ -290,7 +293,8 @@ async fn lead_elsewhere(f: &Fleet, clients: &Clients) -> Result<()> {
     if leaders_node(f).await? != node {
         return Ok(());
     }
-    prefer(f, pair, 1 - active).await?;
+    forget_wish(f, pair, 1 - active).await?;
+    f.prefer(pair, 1 - active).await?;
     wait::until("the active server to be on another node", CHANGE, || async {
         Ok(Seen::when(f.active(pair).await? != active, || {
             "it still is".into()

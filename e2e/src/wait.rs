@@ -38,18 +38,30 @@ impl Seen<()> {
 ///
 /// # Errors
 /// After `limit`, with what was seen last.
-pub async fn until<T, F, Fut>(what: &str, limit: Duration, mut look: F) -> Result<T>
+pub async fn until<T, F, Fut>(what: &str, limit: Duration, look: F) -> Result<T>
+where
+    F: FnMut() -> Fut + Send,
+    Fut: Future<Output = Result<Seen<T>>> + Send,
+{
+    until_each(what, limit, LOOK, look).await
+}
+
+/// The same, for looks that take long: each is given up after `each`.
+///
+/// # Errors
+/// As [`until`].
+pub async fn until_each<T, F, Fut>(what: &str, limit: Duration, each: Duration, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut + Send,
     Fut: Future<Output = Result<Seen<T>>> + Send,
 {
     let begun = Instant::now();
     loop {
-        let last = match tokio::time::timeout(LOOK, look()).await {
+        let last = match tokio::time::timeout(each, look()).await {
             Ok(Ok(Seen::Yes(t))) => return Ok(t),
             Ok(Ok(Seen::NotYet(s))) => s,
             Ok(Err(e)) => format!("error: {e:#}"),
-            Err(_) => format!("no answer within {LOOK:?}"),
+            Err(_) => format!("no answer within {each:?}"),
         };
         if begun.elapsed() >= limit {
             bail!("waited {}s for {what}; seen last: {last}", limit.as_secs());

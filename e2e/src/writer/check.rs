@@ -4,13 +4,19 @@ use super::Book;
 use crate::fleet::Fleet;
 use crate::server::Server;
 use crate::wait::{self, Seen};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use shardwright::api::names;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// By client: each row's number, and how often it is there.
 pub type Rows = BTreeMap<String, BTreeMap<u64, u32>>;
+
+/// So many rows are read by one statement.
+const PART: usize = 100_000;
+/// For one look at all rows of a server.
+const READ: Duration = Duration::from_secs(60);
 
 /// What the servers were found to hold.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -28,13 +34,23 @@ pub struct Held {
 /// # Errors
 /// What the server answered.
 pub async fn rows(server: &mut Server, table: &str) -> Result<Rows> {
-    let sql = format!(
-        "SELECT JSON_UNQUOTE(JSON_EXTRACT(data, '$.client')), CAST(JSON_EXTRACT(data, '$.row') AS UNSIGNED) FROM {table} \
-         WHERE JSON_EXTRACT(data, '$.client') IS NOT NULL"
-    );
     let mut found = Rows::new();
-    for (client, row) in server.rows::<(String, u64)>(&sql).await? {
-        *found.entry(client).or_default().entry(row).or_default() += 1;
+    let mut after = 0;
+    // In parts: a statement has its limit, and a long run has written a million rows.
+    loop {
+        let sql = format!(
+            "SELECT local_id, JSON_UNQUOTE(JSON_EXTRACT(data, '$.client')), CAST(JSON_EXTRACT(data, '$.row') AS UNSIGNED) FROM {table} \
+             WHERE local_id > {after} AND JSON_EXTRACT(data, '$.client') IS NOT NULL ORDER BY local_id LIMIT {PART}"
+        );
+        let part = server.rows::<(u64, String, u64)>(&sql).await?;
+        let last = part.len() < PART;
+        for (id, client, row) in part {
+            after = id;
+            *found.entry(client).or_default().entry(row).or_default() += 1;
+        }
+        if last {
+            break;
+        }
     }
     Ok(found)
 }
@@ -60,10 +76,11 @@ impl Fleet {
     /// # Errors
     /// When it is not so in time.
     pub async fn holds(&self, pair: &str, table: &str, books: &[Arc<Book>]) -> Result<Held> {
-        let mut held = Held::default();
+        // What one server says is of interest all the more when the other one does not answer.
+        let (mut held, mut wrong) = (Held::default(), vec![]);
         for ordinal in names::ORDINALS {
             let what = format!("every acknowledged row to be on {}", names::pod(pair, ordinal));
-            held = wait::until(&what, wait::SOON, || async {
+            let found = wait::until_each(&what, wait::SOON, READ, || async {
                 let mut server = self.server(pair, ordinal).await?;
                 let found = rows(&mut server, table).await?;
                 Ok(match agree(books, &found) {
@@ -71,8 +88,13 @@ impl Fleet {
                     Err(e) => Seen::NotYet(format!("{e:#}")),
                 })
             })
-            .await?;
+            .await;
+            match found {
+                Ok(found) => held = found,
+                Err(e) => wrong.push(format!("{e:#}")),
+            }
         }
+        ensure!(wrong.is_empty(), "{}", wrong.join("; "));
         Ok(held)
     }
 }

@@ -35,6 +35,23 @@ pub struct Try {
     pub ending: Ending,
 }
 
+impl Try {
+    /// From its begin to the answer.
+    pub fn took(&self) -> Duration {
+        self.ended.duration_since(self.begun)
+    }
+}
+
+impl Ending {
+    /// Why it failed, for people.
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Acknowledged => "",
+            Self::Refused(_, why) | Self::NotSent(why) | Self::Unknown(why) => why,
+        }
+    }
+}
+
 /// All tries of one client.
 pub struct Book {
     /// What its rows are told apart by.
@@ -55,6 +72,8 @@ pub struct Gap {
     pub refused: usize,
     /// Tries in it that were never sent.
     pub not_sent: usize,
+    /// The longest try in it that failed.
+    pub longest: Option<Try>,
 }
 
 impl Gap {
@@ -202,6 +221,7 @@ fn longest(all: &[Try], from: Instant, to: Instant) -> Option<Gap> {
                 unknown: count(|e| matches!(e, Ending::Unknown(_))),
                 refused: count(|e| matches!(e, Ending::Refused(..))),
                 not_sent: count(|e| matches!(e, Ending::NotSent(_))),
+                longest: between.iter().max_by_key(|t| t.took()).cloned(),
             });
         }
         last = Some(n);
@@ -222,7 +242,8 @@ mod tests {
                 number: n as u64 + 1,
                 begun: at,
                 connected: None,
-                ended: at,
+                // One that finds no connection waits for it.
+                ended: at + Duration::from_millis(20 * u64::from(matches!(ending, Ending::NotSent(_)))),
                 host: String::new(),
                 ending: ending.clone(),
             });
@@ -245,6 +266,7 @@ mod tests {
         let at = |ms| begin + Duration::from_millis(ms);
         let gap = book.gap(at(995), at(1300 - 1)).unwrap();
         assert_eq!((gap.length().as_millis(), gap.unknown, gap.not_sent), (300, 1, 1));
+        assert!(matches!(gap.longest.unwrap().ending, NotSent(_)));
         assert_eq!(book.gap(at(995), at(5000)).unwrap().length().as_millis(), 7700);
         assert!(book.gap(at(9001), at(9999)).is_none());
         assert_eq!((book.acknowledged(), book.unknown()), (5, 1));

@@ -50,6 +50,10 @@ pub struct Run {
     pub refused: usize,
     /// Tries in the gap that found no connection.
     pub not_sent: usize,
+    /// The longest try in the gap that failed, in milliseconds: what part of it the client spent on its own limits.
+    pub longest_try: Option<f64>,
+    /// Why that try failed.
+    pub longest_why: String,
     /// The longest time without an acknowledged write from then until the pair was healthy again, in milliseconds.
     pub later: Option<f64>,
     /// Where the time went, in milliseconds, in order.
@@ -68,6 +72,8 @@ impl Run {
             unknown: gap.unknown,
             refused: gap.refused,
             not_sent: gap.not_sent,
+            longest_try: gap.longest.as_ref().map(|t| t.took().as_secs_f64() * 1000.0),
+            longest_why: gap.longest.as_ref().map_or("", |t| t.ending.why()).to_owned(),
             later: None,
             phases: vec![],
         }
@@ -193,8 +199,8 @@ fn floor(fault: Fault, way: Way) -> &'static str {
 /// Every case with what a user has without us beside it.
 pub fn table(runs: &[Run], faults: &[Fault]) -> String {
     let mut text = format!(
-        "{:<34} {:<18} {:>5} {:>9} {:>9} {:>9} {:>8} {:>8}\n",
-        "gap, ms", "", "runs", "p50", "p99", "max", "unknown", "later"
+        "{:<34} {:<18} {:>5} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
+        "gap, ms", "", "runs", "p50", "p99", "max", "waited", "unknown", "later"
     );
     for fault in faults {
         for (way, name) in [(Way::Map, fault.name()), (Way::Service, ""), (Way::Plain, "")] {
@@ -209,6 +215,7 @@ pub fn table(runs: &[Run], faults: &[Fault]) -> String {
             }
             let mine = || runs.iter().filter(|r| r.fault == name_of_runs && r.way == way);
             let unknown: usize = mine().map(|r| r.unknown).sum();
+            let waited = quantile(&mine().filter_map(|r| r.longest_try).collect::<Vec<_>>(), 50);
             let later = quantile(&mine().filter_map(|r| r.later).collect::<Vec<_>>(), 100);
             let show = |v: Option<f64>| match v {
                 Some(v) if v.is_finite() => format!("{v:.0}"),
@@ -217,12 +224,13 @@ pub fn table(runs: &[Run], faults: &[Fault]) -> String {
             };
             let _ = writeln!(
                 text,
-                "{name:<34} {:<18} {:>5} {:>9} {:>9} {:>9} {unknown:>8} {:>8}",
+                "{name:<34} {:<18} {:>5} {:>9} {:>9} {:>9} {:>8} {unknown:>8} {:>8}",
                 way.name(),
                 found.len(),
                 show(quantile(&found, 50)),
                 show(quantile(&found, 99)),
                 show(quantile(&found, 100)),
+                show(waited),
                 show(later),
             );
         }
@@ -286,6 +294,8 @@ mod tests {
             unknown: 0,
             refused: 0,
             not_sent: 0,
+            longest_try: None,
+            longest_why: String::new(),
             later: None,
             phases: vec![("noticed".into(), 1.0), ("opened".into(), 3.0)],
         }

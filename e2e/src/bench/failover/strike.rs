@@ -129,7 +129,7 @@ fn line(run: &Run) -> String {
         .map_or_else(|| "did not end".to_owned(), |g| format!("{g:.0} ms"));
     let phases: Vec<_> = run.phases.iter().map(|(n, v)| format!("{n} {v:.0}")).collect();
     format!(
-        "{} {}, {}: {gap} (unknown {}, refused {}, not sent {}, later {:.0}) {}",
+        "{} {}, {}: {gap} (unknown {}, refused {}, not sent {}, later {:.0}){} {}",
         run.fault,
         run.turn,
         run.way.name(),
@@ -137,6 +137,8 @@ fn line(run: &Run) -> String {
         run.refused,
         run.not_sent,
         run.later.unwrap_or_default(),
+        run.longest_try
+            .map_or_else(String::new, |ms| format!(" {ms:.0} ms on: {};", run.longest_why)),
         phases.join(", ")
     )
 }
@@ -250,6 +252,8 @@ fn endless(fault: &'static str, run: usize, way: Way) -> Run {
         unknown: 0,
         refused: 0,
         not_sent: 0,
+        longest_try: None,
+        longest_why: String::new(),
         later: None,
         phases: vec![],
     }

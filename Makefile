@@ -64,7 +64,7 @@ bench: ## Benchmarks on a cluster: prints a table, writes JSON
 	@hack/test.sh --bench
 
 .PHONY: bench-failover
-bench-failover: ## How long nothing can be written in each failure, beside a plain StatefulSet (RUNS=n for each, default 30)
+bench-failover: ## How long nothing can be written in each failure, beside a plain StatefulSet (RUNS=n for each, default 30; NODE_RUNS=n for the loss of a node)
 	@hack/test.sh --bench-failover
 
 .PHONY: chaos

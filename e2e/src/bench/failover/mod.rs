@@ -11,15 +11,19 @@ mod strike;
 use super::Figure;
 use crate::blueprint as bp;
 use crate::fleet::Fleet;
+use crate::server::Login;
+use crate::wait::{self, Seen};
 use crate::world::World;
-use crate::writer::{Held, agree};
-use anyhow::{Context as _, Result, ensure};
+use crate::writer::{Book, Held, agree};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use faults::Fault;
 use gaps::Run;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use strike::Clients;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How it is run.
 #[derive(clap::Args, Clone, Debug)]
@@ -30,6 +34,9 @@ pub struct Options {
     /// How often each fault is struck.
     #[arg(long, env = "RUNS", default_value = "30")]
     pub runs: usize,
+    /// How often each fault that takes a whole node is struck; as often as the others unless said otherwise.
+    #[arg(long, env = "NODE_RUNS")]
+    pub node_runs: Option<usize>,
     /// Only these faults.
     #[arg(long, value_enum)]
     pub only: Vec<Fault>,
@@ -44,6 +51,16 @@ pub struct Options {
     pub keep: bool,
 }
 
+impl Options {
+    /// How often a fault is struck.
+    pub fn runs_of(&self, fault: Fault) -> usize {
+        match self.node_runs {
+            Some(n) if fault.hits_node() => n,
+            _ => self.runs,
+        }
+    }
+}
+
 /// All that was measured.
 #[derive(Default, Serialize)]
 struct Measured {
@@ -54,6 +71,8 @@ struct Measured {
     floors: Vec<floors::Floor>,
     /// Processes that ran or waited to, of the whole machine, over a minute: before and after.
     load: Vec<f64>,
+    /// What ended it early: the tables hold what was measured until then.
+    broken_off: Option<String>,
     runs: Vec<Run>,
 }
 
@@ -69,18 +88,23 @@ pub async fn run(world: &World, options: &Options) -> Result<()> {
     let tail = crate::dice::Dice::new(crate::dice::Dice::seed_now()).below(0xffff);
     let ns = format!("e2e-failover-{tail:04x}");
     world.make_namespace(&ns).await?;
-    let fleet = Arc::new(Fleet::new(world.clone(), ns.clone(), "bench"));
+    let fleet = Fleet::new(world.clone(), ns.clone(), "bench");
     let mut measured = Measured::default();
     measured.load.extend(load());
-    let result = measure(&fleet, options, &mut measured).await;
+    let cut = cut_short()?;
+    let mut result = measure(&fleet, options, &cut, &mut measured).await;
     if let Err(e) = &result {
         println!("the benchmark broke off: {e:#}");
         crate::diagnose::dump(&fleet).await;
+    } else if cut.load(Ordering::Relaxed) {
+        result = Err(anyhow!("cut short by a signal"));
     }
+    measured.broken_off = result.as_ref().err().map(|e| format!("{e:#}"));
     if options.keep {
         println!("namespace {ns} is left");
-    } else {
-        world.delete_namespace(&ns).await?;
+    } else if let Err(e) = world.delete_namespace(&ns).await {
+        // What was measured is printed all the same.
+        result = result.and(Err(e));
     }
     measured.load.extend(load());
     println!("load of the machine before and after: {:?}", measured.load);
@@ -100,6 +124,27 @@ pub async fn run(world: &World, options: &Options) -> Result<()> {
     result
 }
 
+/// Becomes true with the first SIGINT or SIGTERM: the present run is ended, and every acknowledged row is looked for as ever. The second one ends
+/// the process.
+fn cut_short() -> Result<Arc<AtomicBool>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let cut = Arc::new(AtomicBool::new(false));
+    let told = cut.clone();
+    tokio::spawn(async move {
+        for text in ["ends with the present run; once more: at once", "ends at once"] {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            println!("{text}");
+            if told.swap(true, Ordering::Relaxed) {
+                std::process::exit(1);
+            }
+        }
+    });
+    Ok(cut)
+}
+
 /// The load average of a minute. What else runs on the machine is in every figure.
 fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
@@ -114,7 +159,7 @@ fn faults(options: &Options) -> Vec<Fault> {
     }
 }
 
-async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> Result<()> {
+async fn measure(f: &Fleet, options: &Options, cut: &AtomicBool, measured: &mut Measured) -> Result<()> {
     let mut cluster = bp::cluster(f);
     // 64 clients, and room for those of the operator and of the checks.
     cluster.spec.mysql.config = Some(bp::SMALL.replace("max_connections = 60", "max_connections = 200"));
@@ -122,7 +167,7 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
     f.apply(&bp::pair(f, bp::PAIR)).await?;
     f.apply(&bp::range(f, bp::RANGE, 0, bp::OPEN - 1, bp::PAIR))
         .await?;
-    f.all_ready(crate::wait::BRING_UP).await?;
+    f.all_ready(wait::BRING_UP).await?;
     let mut books = vec![];
     if !options.no_cost {
         measured.cost = cost::measure(f, bp::PAIR, &mut books).await?;
@@ -130,35 +175,82 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
     }
     let login = plain::make(f, bp::PAIR).await?;
     let clients = Clients::start(f, bp::PAIR, &login).await?;
-    clients.write(strike::UNNOTICED).await?;
-    measured.floors = floors::measure(f, bp::PAIR, &clients.tries_by_map()).await?;
-    let struck = strike::all(f, &clients, &faults(options), options, &mut measured.runs).await;
+    let struck = strike(f, options, &clients, cut, measured).await;
     // What was acknowledged is looked for in any case, most of all when something went wrong.
     let (ours, of_plain) = clients.stop().await?;
     books.extend(ours);
-    let held = f.holds(bp::PAIR, &f.table(0).await?, &books).await;
-    let lost = held.as_ref().err().map(|e| format!("{e:#}"));
+    let ours = pairs_rows(f, &books, measured).await;
+    let of_plain = plain_rows(&login, of_plain, measured).await;
+    all_said([("", struck), ("pair: ", ours), ("plain server: ", of_plain)])
+}
+
+async fn strike(
+    f: &Fleet,
+    options: &Options,
+    clients: &Clients,
+    cut: &AtomicBool,
+    measured: &mut Measured,
+) -> Result<()> {
+    clients.write(strike::UNNOTICED).await?;
+    measured.floors = floors::measure(f, bp::PAIR, &clients.tries_by_map()).await?;
+    strike::all(f, clients, &faults(options), options, cut, &mut measured.runs).await
+}
+
+/// Looks for every row of the pair's clients on both of its servers.
+async fn pairs_rows(f: &Fleet, books: &[Arc<Book>], measured: &mut Measured) -> Result<()> {
+    let held = f.holds(bp::PAIR, &f.table(0).await?, books).await?;
     let name = "acknowledged writes that were lost";
-    match held {
-        Ok(held) => {
-            let note = format!(
-                "(of {}, on both servers; {} unknown, {} of them there)",
-                held.acknowledged, held.unknown, held.unknown_there
-            );
-            println!("{name}: 0 {note}");
-            measured
-                .figures
-                .push(Figure::at_most(name, Some(0.0), "", 0.0, note));
-            measured.held.push(held);
-        }
-        Err(_) => println!("{name}: {}", lost.clone().unwrap_or_default()),
-    }
-    if !options.no_plain {
-        let held = agree(&[of_plain], &plain::rows(&login).await?)?;
-        println!("plain server: {} rows acknowledged, none lost", held.acknowledged);
-        measured.held.push(held);
-    }
-    struck?;
-    ensure!(lost.is_none(), "{}", lost.unwrap_or_default());
+    let note = format!(
+        "(of {}, on both servers, each once; {} unknown, {} of them there)",
+        held.acknowledged, held.unknown, held.unknown_there
+    );
+    println!("{name}: 0 {note}");
+    measured
+        .figures
+        .push(Figure::at_most(name, Some(0.0), "", 0.0, note));
+    measured.held.push(held);
     Ok(())
+}
+
+/// Looks for every row of the plain server's client, as soon as that server answers.
+async fn plain_rows(login: &Login, book: Arc<Book>, measured: &mut Measured) -> Result<()> {
+    let books = [book];
+    let held = wait::until_each(
+        "the plain server to hold every row",
+        wait::SOON,
+        wait::SOON,
+        || async {
+            Ok(match agree(&books, &plain::rows(login).await?) {
+                Ok(held) => Seen::Yes(held),
+                Err(e) => Seen::NotYet(format!("{e:#}")),
+            })
+        },
+    )
+    .await?;
+    println!("plain server: {} rows acknowledged, none lost", held.acknowledged);
+    measured.held.push(held);
+    Ok(())
+}
+
+/// One error that says all.
+fn all_said<const N: usize>(results: [(&str, Result<()>); N]) -> Result<()> {
+    let all: Vec<_> = results
+        .into_iter()
+        .filter_map(|(of, result)| result.err().map(|e| format!("{of}{e:#}")))
+        .collect();
+    ensure!(all.is_empty(), "{}", all.join("; "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_error_hides_another() {
+        all_said([("a: ", Ok(())), ("b: ", Ok(()))]).unwrap();
+        let one = || Err(anyhow!("lost"));
+        let e = all_said([("a: ", one()), ("b: ", Ok(())), ("c: ", one())]).unwrap_err();
+        assert_eq!(e.to_string(), "a: lost; c: lost");
+    }
 }

@@ -8,13 +8,14 @@ use crate::fleet::Fleet;
 use crate::server::Login;
 use crate::wait::{self, Seen};
 use crate::writer::{Book, Ending, Route, Try, Writer};
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
-use shardwright::api::{MySQLPair, names};
+use shardwright::api::{MySQLPair, Place, names};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Shard of the client by the map, and of the one by the Service: one table, two names of clients.
@@ -23,6 +24,8 @@ const SHARD: i32 = 0;
 const STEADY: Duration = Duration::from_millis(800);
 /// Until the pair has changed its active server.
 const CHANGE: Duration = Duration::from_secs(60);
+/// A wish that is refused is made again so often in all.
+const WISHES: u8 = 3;
 /// Until a client writes again.
 const BACK: Duration = Duration::from_secs(60);
 /// For a pair after its node came back, with a copy of all data.
@@ -87,7 +90,7 @@ impl Clients {
     }
 }
 
-/// Strikes every fault as often as was asked for, the pair and the plain server in turns.
+/// Strikes every fault as often as was asked for, the pair and the plain server in turns; once `cut` is set, no further one.
 ///
 /// # Errors
 /// When a fault cannot be struck, or the pair does not heal.
@@ -96,11 +99,15 @@ pub async fn all(
     clients: &Clients,
     faults: &[Fault],
     options: &Options,
+    cut: &AtomicBool,
     runs: &mut Vec<Run>,
 ) -> Result<()> {
+    healthy(f, clients).await?;
     for fault in faults {
-        for n in 1..=options.runs {
-            healthy(f, clients).await?;
+        for n in 1..=options.runs_of(*fault) {
+            if cut.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             let found = pair(f, clients, *fault, n).await?;
             for run in &found {
                 println!("{}", line(run));
@@ -113,14 +120,13 @@ pub async fn all(
                 _ => true,
             };
             if plain_too && !options.no_plain {
-                healthy(f, clients).await?;
                 let run = plain_one(f, clients, *fault, n).await?;
                 println!("{}", line(&run));
                 runs.push(run);
             }
         }
     }
-    healthy(f, clients).await
+    Ok(())
 }
 
 fn line(run: &Run) -> String {
@@ -154,12 +160,14 @@ async fn healthy(f: &Fleet, clients: &Clients) -> Result<()> {
     .await?;
     f.healthy(&clients.pair).await?;
     f.world.operator_ready().await?;
+    // All at once: this is also the quiet time after which kube-proxy writes a change without delay.
+    let since = Instant::now();
     for book in [
         &clients.by_map.book,
         &clients.by_service.book,
         &clients.plain.book,
     ] {
-        flows(book, Instant::now(), HEAL).await?;
+        flows(book, since, HEAL).await?;
     }
     Ok(())
 }
@@ -297,15 +305,30 @@ async fn lead_elsewhere(f: &Fleet, clients: &Clients) -> Result<()> {
     if leaders_node(f).await? != node {
         return Ok(());
     }
-    forget_wish(f, pair, 1 - active).await?;
-    f.prefer(pair, 1 - active).await?;
-    wait::until("the active server to be on another node", CHANGE, || async {
-        Ok(Seen::when(f.active(pair).await? != active, || {
-            "it still is".into()
-        }))
+    for _ in 0..WISHES {
+        if wished(f, pair, 1 - active).await? {
+            return healthy(f, clients).await;
+        }
+    }
+    bail!("the active server does not move to another node: see the events SwitchoverRefused")
+}
+
+/// Wishes for a server as the active one, and waits for what becomes of that: it is, or the wish was refused.
+async fn wished(f: &Fleet, pair: &str, to: usize) -> Result<bool> {
+    forget_wish(f, pair, to).await?;
+    f.prefer(pair, to).await?;
+    wait::until("a wish to be acted upon", CHANGE, || async {
+        let found: MySQLPair = f.get(pair).await?;
+        let status = found.status.unwrap_or_default();
+        Ok(if status.active.as_ref() == Some(&names::pod(pair, to)) {
+            Seen::Yes(true)
+        } else if status.observed_preferred_active == Some(Place::of(to)) {
+            Seen::Yes(false)
+        } else {
+            Seen::NotYet(format!("{status:?}"))
+        })
     })
-    .await?;
-    healthy(f, clients).await
+    .await
 }
 
 async fn plain_one(f: &Fleet, clients: &Clients, fault: Fault, n: usize) -> Result<Run> {
@@ -321,7 +344,7 @@ async fn plain_one(f: &Fleet, clients: &Clients, fault: Fault, n: usize) -> Resu
     let over = flows(book, blow.at, BACK).await.is_ok();
     let end = Instant::now();
     blow.undo(f).await?;
-    clients.write(STEADY).await?;
+    healthy(f, clients).await?;
     Ok(match book.gap(blow.at, end).filter(|_| over) {
         Some(gap) => Run::of(fault.plain_name(), n, Way::Plain, &gap),
         None => endless(fault.plain_name(), n, Way::Plain),

@@ -3,7 +3,7 @@
 use super::{apply, databases, placement as record_act};
 use crate::{
     api::{
-        Placement, ShardCluster, ShardRange,
+        MySQLPair, Placement, ShardCluster, ShardRange,
         names::{FINALIZER, MANAGER_RANGE},
     },
     core::{
@@ -33,6 +33,8 @@ use tokio::sync::watch;
 const SERVE: usize = 2048;
 /// Most times that a bring-up writes its progress.
 const PROGRESS_STEPS: usize = 8;
+/// How often a part is done under one record of the pair after the other, before that is called a failure.
+const RECORDS: usize = 4;
 
 /// What a piece of work failed at, where nothing is said of it in the status.
 #[derive(Debug, thiserror::Error)]
@@ -196,7 +198,9 @@ fn parts(work: &Work) -> Vec<Work> {
         .collect()
 }
 
-/// Does one part. The inner error is for people: the server or the way to it.
+/// Does one part. The inner error is for people: the server or the way to it. What was done counts only if the pair's record is then still what
+/// it was: otherwise the server may have been told to give up waiting for the other one, and what it said was done is nowhere else. It is
+/// looked for, and made if need be, on the one that is active now.
 async fn one(
     site: &Site<'_>,
     range: &mut ShardRange,
@@ -208,7 +212,40 @@ async fn one(
     let Some(pair) = site.stores.pair(&namespace, &part.pair) else {
         return Ok(Err(format!("MySQLPair {} is not there", part.pair)));
     };
-    let active = match access::active(site.client, &pair).await {
+    let mut pair = MySQLPair::clone(&pair);
+    for _ in 0..RECORDS {
+        let done = match on(site, range, tables, o, part, &pair).await? {
+            Ok(done) => done,
+            Err(e) => return Ok(Err(e)),
+        };
+        match access::superseded(site.client, &pair).await {
+            Ok(None) => return Ok(Ok(done)),
+            Ok(Some(now)) => pair = now,
+            Err(access::Error::Api(e)) => return Err(e.into()),
+            Err(e) => return Ok(Err(e.to_string())),
+        }
+        tracing::info!(
+            range = key(range),
+            pair = part.pair,
+            "the pair's record changed, once more"
+        );
+    }
+    Ok(Err(format!(
+        "the record of MySQLPair {} changed again and again meanwhile",
+        part.pair
+    )))
+}
+
+/// Does one part on the server that is active as `pair` has it.
+async fn on(
+    site: &Site<'_>,
+    range: &mut ShardRange,
+    tables: &TableSet,
+    o: &Observed,
+    part: &Work,
+    pair: &MySQLPair,
+) -> Result<Result<databases::Done, String>, Error> {
+    let active = match access::active(site.client, pair).await {
         Ok(active) => active,
         Err(access::Error::Api(e)) => return Err(e.into()),
         Err(e) => return Ok(Err(e.to_string())),

@@ -46,6 +46,19 @@ pub fn recorded(pair: &MySQLPair) -> Option<(String, String)> {
     Some((active.clone(), member.server_uuid.clone()))
 }
 
+/// The pair as it is now, when its record is another one than `began`'s: what its active server said since then may be lost, for whoever
+/// fences a server tells those who wait on it OK, and a record always comes before. `None` when it is the same.
+///
+/// # Errors
+/// [`Error::Api`]; [`Error::NoActive`] when the pair is gone.
+pub async fn superseded(client: &Client, began: &MySQLPair) -> Result<Option<MySQLPair>, Error> {
+    let (namespace, name) = (began.namespace().unwrap_or_default(), began.name_any());
+    let now = apply::get::<MySQLPair>(client, &namespace, &name).await?;
+    let now = now.ok_or(Error::NoActive(name))?;
+    let record = |p: &MySQLPair| (p.uid(), p.status.as_ref().map(|s| s.epoch), recorded(p));
+    Ok((record(began) != record(&now)).then_some(now))
+}
+
 /// How the recorded active server of `pair` is reached.
 ///
 /// # Errors
@@ -77,4 +90,40 @@ pub async fn active(client: &Client, pair: &MySQLPair) -> Result<ActiveServer, E
         },
         uuid,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::mock::Api;
+    use serde_json::{Value, json};
+
+    const GET: &str = "GET /apis/shardwright.dev/v1alpha1/namespaces/shop/mysqlpairs/p0";
+
+    fn pair(active: &str, epoch: i64, uuid: &str) -> Value {
+        json!({
+            "apiVersion": "shardwright.dev/v1alpha1", "kind": "MySQLPair",
+            "metadata": {"name": "p0", "namespace": "shop", "uid": "u"},
+            "spec": {"clusterRef": {"name": "main"}},
+            "status": {"active": active, "epoch": epoch, "inSync": [{"name": active, "serverUuid": uuid}]},
+        })
+    }
+
+    #[tokio::test]
+    async fn what_was_made_under_another_record_does_not_count() {
+        let began: MySQLPair = serde_json::from_value(pair("p0-0", 4, "a")).unwrap();
+        assert_eq!(recorded(&began), Some(("p0-0".into(), "a".into())));
+        for (now, same) in [
+            (pair("p0-0", 4, "a"), true),
+            // It was handed over, and back again.
+            (pair("p0-0", 6, "a"), false),
+            (pair("p0-1", 5, "b"), false),
+            (pair("p0-0", 4, "c"), false),
+        ] {
+            let api = Api::new([(GET, 200, now)]);
+            let other = superseded(&api.client(), &began).await.unwrap();
+            assert_eq!(other.is_none(), same);
+            api.done();
+        }
+    }
 }

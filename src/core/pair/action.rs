@@ -12,7 +12,7 @@ pub enum Action {
     RemoveFinalizer,
     /// Closes a server that is not the recorded active one, and ends its source side (second half of rule P6). Statements that run on a
     /// closed one may end first, for a second at most. Then, in this order: `offline_mode = ON`, so that whoever waits for an
-    /// acknowledgement gets an error (not on a closed one for which nobody waits); source side off; `super_read_only = ON`; `offline_mode = OFF`.
+    /// acknowledgement gets an error, and KILL for those whom it lets in (neither on a closed one for which nobody waits); source side off; `super_read_only = ON`; `offline_mode = OFF`.
     Fence(Ordinal),
     /// Writes the record by compare-and-swap (rule P2).
     Record(Record),

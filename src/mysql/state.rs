@@ -71,14 +71,12 @@ fn accounts() -> String {
     )
 }
 
-/// Dump threads, by account.
-fn dumps() -> String {
-    format!(
-        "SELECT user, COUNT(*) FROM performance_schema.processlist \
-         WHERE command LIKE 'Binlog Dump%' AND LEFT(user, {}) = '{REPLICATION_USER_PREFIX}' GROUP BY user",
-        REPLICATION_USER_PREFIX.len()
-    )
-}
+/// Dump threads, by account, and how many of them lead to a server that acknowledges: a receiver that does says so as it connects.
+const DUMPS: &str = "SELECT p.user, COUNT(*), COUNT(v.thread_id) FROM performance_schema.processlist p \
+    JOIN performance_schema.threads t ON t.processlist_id = p.id \
+    LEFT JOIN performance_schema.user_variables_by_thread v ON v.thread_id = t.thread_id \
+    AND v.variable_name IN ('rpl_semi_sync_replica', 'rpl_semi_sync_slave') AND v.variable_value = '1' \
+    WHERE p.command LIKE 'Binlog Dump%' GROUP BY p.user";
 
 /// Whether a thread waits for space on the volume. The log is looked at only when a commit waits for long.
 fn disk_full() -> String {
@@ -97,7 +95,7 @@ fn look() -> String {
         CHANNEL.to_owned(),
         APPLIER_ERRORS.to_owned(),
         accounts(),
-        dumps(),
+        DUMPS.to_owned(),
         SEMI_SYNC.to_owned(),
         disk_full(),
         CLONE.to_owned(),
@@ -135,7 +133,7 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
         .filter_map(|n| naming.and_then(|naming| naming.parse(n)))
         .collect();
     let semi_sync = words(&semi_sync)?;
-    let (account_marks, followers) = accounts_of(&accounts, &dumps)?;
+    let (account_marks, followers, foreign) = accounts_of(&accounts, &dumps)?;
     Ok(ServerState {
         uuid: get(row, 0)?,
         version: get(row, 1)?,
@@ -156,6 +154,7 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
         shards,
         databases: names.len(),
         clone: clone(&clones)?,
+        foreign,
     })
 }
 
@@ -204,18 +203,24 @@ fn channel(channels: &[Row], errors: &[Row]) -> Result<Option<Channel>, Error> {
     }))
 }
 
-/// Marks of the clone and the application's account, and the accounts that servers follow with.
-type Accounts = ([Option<String>; 2], Vec<FollowerAccount>);
+/// Marks of the clone and the application's account, the accounts that servers follow with, and those that others acknowledge with.
+type Accounts = ([Option<String>; 2], Vec<FollowerAccount>, Vec<String>);
 
 fn accounts_of(accounts: &[Row], dumps: &[Row]) -> Result<Accounts, Error> {
     let mut running: HashMap<String, u32> = HashMap::new();
     for row in dumps {
-        running.insert(get(row, 0)?, get(row, 1)?);
+        let (user, dumps, acknowledge): (String, u32, u32) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+        if !user.starts_with(REPLICATION_USER_PREFIX) && acknowledge > 0 {
+            foreign.push(user.clone());
+        }
+        running.insert(user, dumps);
     }
     let (mut marks, mut followers) = ([None, None], vec![]);
+    let mut foreign = vec![];
     let [clone, app] = &mut marks;
     for row in accounts {
         let (user, mark, locked): (String, Option<String>, bool) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+    foreign.sort();
         match user.as_str() {
             CLONE_USER => *clone = mark,
             APP_USER => *app = mark,
@@ -227,7 +232,7 @@ fn accounts_of(accounts: &[Row], dumps: &[Row]) -> Result<Accounts, Error> {
             }),
         }
     }
-    Ok((marks, followers))
+    Ok((marks, followers, foreign))
 }
 
 /// Names, in small letters, and values.

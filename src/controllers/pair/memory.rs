@@ -162,6 +162,7 @@ mod tests {
             shards: SpanSet::new(),
             databases: 0,
             clone: None,
+            foreign: vec![],
         };
         Seen {
             server: Server::Up(Box::new(server)),

@@ -31,6 +31,16 @@ pub fn durable(o: &Observed) -> Said {
             ),
         );
     }
+    if let Some(s) = server.filter(|s| s.source.enabled && !s.foreign.is_empty()) {
+        return Said::no(
+            DURABLE,
+            reasons::FOREIGN_ACKNOWLEDGER,
+            format!(
+                "a server that is none of the pair acknowledges commits of {active} (account {}): the other one may lack them. On that server set `rpl_semi_sync_replica_enabled = OFF` and start its replication anew",
+                s.foreign.join(", ")
+            ),
+        );
+    }
     Said::yes(
         DURABLE,
         reasons::ACKNOWLEDGED_BY_BOTH,

@@ -2,6 +2,7 @@
 
 use super::{
     action::Action,
+    durable::durable,
     observed::{CloneStage, Observed, Record, other},
     promotion::{self, Cause},
     reasons, roll,
@@ -47,6 +48,12 @@ pub(super) fn notes(
     if overall.reason() == reasons::ROLLING && o.before.reason.as_deref() != Some(reasons::ROLLING) {
         notes.push(Note::normal(
             reasons::ROLL_STARTED,
+    let durable = durable(o);
+    if durable.reason == reasons::FOREIGN_ACKNOWLEDGER
+        && o.before.durable.as_deref() != Some(reasons::FOREIGN_ACKNOWLEDGER)
+    {
+        notes.push(Note::warning(reasons::FOREIGN_ACKNOWLEDGER, durable.message));
+    }
             "the specification of the servers changed; they are replaced one at a time, the passive one first",
         ));
     }

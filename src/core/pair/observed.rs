@@ -150,6 +150,8 @@ pub struct Before {
     pub stalled: Option<String>,
     /// State of each server.
     pub states: [Option<String>; 2],
+    /// Reason of `Durable`.
+    pub durable: Option<String>,
     /// UUID and version of each server when it was last reached.
     pub known: [Option<(String, String)>; 2],
 }
@@ -316,6 +318,8 @@ pub struct ServerState {
     pub followers: Vec<FollowerAccount>,
     /// Whether the clone plugin is active.
     pub can_clone: bool,
+    /// Accounts of somebody else's servers that take from it now and acknowledge what they receive.
+    pub foreign: Vec<String>,
     /// Shards whose databases it has.
     pub shards: SpanSet,
     /// Databases that are none of MySQL's own.

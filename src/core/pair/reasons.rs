@@ -97,6 +97,8 @@ pub const ACKNOWLEDGED_BY_BOTH: &str = "AcknowledgedByBoth";
 pub const ALONE: &str = "Alone";
 /// Not durable: the active server waited for too long (`durability: Available`) and goes on alone.
 pub const NOT_WAITING: &str = "NotWaiting";
+/// Not durable: a server that is none of the pair acknowledges too, and a commit waits for whichever is first.
+pub const FOREIGN_ACKNOWLEDGER: &str = "ForeignAcknowledger";
 
 /// Event: the pair became ready.
 pub const PAIR_READY: &str = "PairReady";

@@ -84,6 +84,7 @@ impl Before {
             stalled: condition(conditions::STALLED)
                 .filter(|c| c.status == "True")
                 .map(|c| c.reason.clone()),
+            durable: condition(conditions::DURABLE).map(|c| c.reason.clone()),
             states: each.map(|s| s.map(|s| s.state.clone())),
             known: each.map(|s| s.and_then(|s| Some((s.server_uuid.clone()?, s.version.clone()?)))),
         }

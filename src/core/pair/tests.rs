@@ -97,6 +97,7 @@ pub(super) fn server(i: usize) -> ServerState {
         disk_full: false,
         account_marks: [(); 2].map(|()| Some(MARK.into())),
         followers: UUIDS.map(follower).into(),
+        foreign: vec![],
         can_clone: true,
         shards: crate::core::spans::SpanSet::new(),
         databases: 1,

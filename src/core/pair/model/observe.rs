@@ -241,6 +241,7 @@ fn server(v: &View, i: usize) -> ServerState {
         account_marks: [(); 2].map(|()| marked.then(|| MARK.into())),
         followers: (0..SELVES).filter_map(follower).collect(),
         can_clone: true,
+        foreign: vec![],
         shards: SpanSet::new(),
         databases: usize::from(s.executed & (world::CLIENTS | all(Kind::Base)) != 0),
         clone: clone(s.copy),

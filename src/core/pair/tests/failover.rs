@@ -393,6 +393,33 @@ fn available_goes_on_alone_and_says_so() {
 }
 
 #[test]
+fn a_foreign_server_that_acknowledges_is_told_once_and_takes_the_pair_its_durability() {
+    let mut o = healthy();
+    up(&mut o, 0).foreign = vec!["reports".into()];
+    let told = |o: &Observed| {
+        let d = run(o);
+        assert_eq!((d.state, d.actions.len()), (State::Healthy, 0));
+        d.notes
+            .iter()
+            .filter(|n| n.warning && n.reason == reasons::FOREIGN_ACKNOWLEDGER)
+            .count()
+    };
+    let said = super::super::durable::durable(&o);
+    assert_eq!(
+        (said.status, said.reason),
+        (Some(false), reasons::FOREIGN_ACKNOWLEDGER)
+    );
+    assert!(said.message.contains("(account reports)"), "{}", said.message);
+    assert_eq!(told(&o), 1);
+    o.before.durable = Some(reasons::FOREIGN_ACKNOWLEDGER.into());
+    assert_eq!(told(&o), 0);
+    // A server whose commits wait for nobody may be taken from by anybody.
+    up(&mut o, 0).foreign.clear();
+    up(&mut o, 1).foreign = vec!["reports".into()];
+    assert_eq!(super::super::durable::durable(&o).status, Some(true));
+}
+
+#[test]
 fn waiting_for_nobody() {
     let mut o = healthy();
     out(&mut o);

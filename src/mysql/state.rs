@@ -49,9 +49,10 @@ const SEMI_SYNC: &str = "SELECT LOWER(variable_name), variable_value FROM perfor
 
 /// What a receiver says that waits for space for its relay log.
 const NO_SPACE_TO_RECEIVE: &str = "Waiting for disk space";
-/// What a commit says that waits for space for its binary log. It says so for moments at other times too.
+/// What a commit says that waits for space for its binary log, and one that waits behind another one in the same group. Of an applier the
+/// time is its lag.
 const COMMITS: &str = "waiting for handler commit";
-/// Error of the server's log for a binary log that finds no space; it is kept after there is space again.
+/// Error of the server's log for a binary log that finds no space: when it does, and each ten minutes. It is kept after there is space again.
 /// <https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html>
 const NO_SPACE: &str = "MY-000035";
 /// A commit that waits for so long, in seconds, waits for space if the log says so too.
@@ -78,13 +79,14 @@ const DUMPS: &str = "SELECT p.user, COUNT(*), COUNT(v.thread_id) FROM performanc
     AND v.variable_name IN ('rpl_semi_sync_replica', 'rpl_semi_sync_slave') AND v.variable_value = '1' \
     WHERE p.command LIKE 'Binlog Dump%' GROUP BY p.user";
 
-/// Whether a thread waits for space on the volume. The log is looked at only when a commit waits for long.
+/// Whether a thread waits for space on the volume: a receiver; or a client's commit, with an entry in the log that is no older than its
+/// statement. The log is looked at only when a commit waits for long.
 fn disk_full() -> String {
     format!(
         "SELECT EXISTS (SELECT 1 FROM performance_schema.processlist WHERE state = '{NO_SPACE_TO_RECEIVE}') \
-         OR (EXISTS (SELECT 1 FROM performance_schema.processlist WHERE state = '{COMMITS}' AND time >= {WAITS_FOR}) \
-         AND EXISTS (SELECT 1 FROM performance_schema.error_log WHERE error_code = '{NO_SPACE}' AND logged > NOW() - INTERVAL \
-         (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Uptime') SECOND))"
+         OR EXISTS (SELECT 1 FROM performance_schema.processlist p WHERE p.state = '{COMMITS}' AND p.time >= {WAITS_FOR} \
+         AND p.user <> 'system user' AND EXISTS (SELECT 1 FROM performance_schema.error_log e \
+         WHERE e.error_code = '{NO_SPACE}' AND e.logged >= NOW() - INTERVAL (p.time + 1) SECOND))"
     )
 }
 

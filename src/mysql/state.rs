@@ -61,7 +61,9 @@ const WAITS_FOR: u32 = 2;
 /// A clone that is said to run since before mysqld was started is one that was cut short.
 const CLONE: &str = "SELECT state, error_no, error_message, \
     TIMESTAMPDIFF(SECOND, COALESCE(end_time, begin_time), NOW()), \
-    begin_time < NOW() - INTERVAL (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Uptime') SECOND \
+    begin_time < NOW() - INTERVAL (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Uptime') SECOND, \
+    (SELECT CAST(SUM(data) AS UNSIGNED) FROM performance_schema.clone_progress), \
+    (SELECT CAST(SUM(GREATEST(estimate, data)) AS UNSIGNED) FROM performance_schema.clone_progress) \
     FROM performance_schema.clone_status";
 
 fn accounts() -> String {
@@ -152,11 +154,11 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
         disk_full: full.first().map_or(Ok(0), |r| get::<i64>(r, 0))? > 0,
         account_marks,
         followers,
+        foreign,
         can_clone: get::<i64>(row, 8)? > 0,
         shards,
         databases: names.len(),
         clone: clone(&clones)?,
-        foreign,
     })
 }
 
@@ -210,6 +212,7 @@ type Accounts = ([Option<String>; 2], Vec<FollowerAccount>, Vec<String>);
 
 fn accounts_of(accounts: &[Row], dumps: &[Row]) -> Result<Accounts, Error> {
     let mut running: HashMap<String, u32> = HashMap::new();
+    let mut foreign = vec![];
     for row in dumps {
         let (user, dumps, acknowledge): (String, u32, u32) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
         if !user.starts_with(REPLICATION_USER_PREFIX) && acknowledge > 0 {
@@ -217,12 +220,11 @@ fn accounts_of(accounts: &[Row], dumps: &[Row]) -> Result<Accounts, Error> {
         }
         running.insert(user, dumps);
     }
+    foreign.sort();
     let (mut marks, mut followers) = ([None, None], vec![]);
-    let mut foreign = vec![];
     let [clone, app] = &mut marks;
     for row in accounts {
         let (user, mark, locked): (String, Option<String>, bool) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
-    foreign.sort();
         match user.as_str() {
             CLONE_USER => *clone = mark,
             APP_USER => *app = mark,
@@ -266,6 +268,7 @@ fn clone(rows: &[Row]) -> Result<Option<CloneRun>, Error> {
     let text = get::<Option<String>>(row, 2)?.unwrap_or_default();
     let ago: Option<i64> = get(row, 3)?;
     let cut_short = get::<Option<bool>>(row, 4)?.unwrap_or(false);
+    let (copied, to_copy): (Option<u64>, Option<u64>) = (get(row, 5)?, get(row, 6)?);
     let stage = match said.as_str() {
         "Completed" => CloneStage::Completed,
         "In Progress" if !cut_short => CloneStage::Running,
@@ -276,6 +279,9 @@ fn clone(rows: &[Row]) -> Result<Option<CloneRun>, Error> {
         stage,
         error: (number != 0).then_some((number, text)),
         ended_ago: ago.filter(|_| stage != CloneStage::Running),
+        bytes: copied
+            .zip(to_copy)
+            .filter(|(_, of)| stage == CloneStage::Running && *of > 0),
     }))
 }
 

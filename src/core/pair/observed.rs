@@ -454,6 +454,8 @@ pub struct CloneRun {
     pub ended_ago: Option<i64>,
 }
 
+    /// Bytes that it has copied, and that it is going to copy as far as it knows; `None` before it knows, and when it does not run.
+    pub bytes: Option<(u64, u64)>,
 /// How far a CLONE is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloneStage {

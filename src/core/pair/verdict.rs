@@ -261,7 +261,10 @@ fn of_state(o: &Observed, state: &State) -> Overall {
         ),
         State::Rebuilding | State::RebuildNeeded(Rebuild::Now { failed: None }) => working(
             reasons::REBUILDING_PASSIVE,
-            format!("{a} takes writes; {p} is being copied from it"),
+            format!(
+                "{a} takes writes; {p} is being copied from it{}",
+                copied(o, passive).unwrap_or_default()
+            ),
         ),
         State::RebuildNeeded(Rebuild::Now { failed: Some(e) } | Rebuild::Later { failed: e }) => stalled(
             reasons::REBUILD_FAILED,
@@ -317,6 +320,18 @@ fn of_state(o: &Observed, state: &State) -> Overall {
             message: format!("{a} takes writes, {p} follows"),
         },
     }
+}
+
+/// How far a copy is, in whole tenths: the status is not written anew for each megabyte.
+fn copied(o: &Observed, place: Ordinal) -> Option<String> {
+    let (done, of) = o.side(place).up()?.clone.as_ref()?.bytes?;
+    let tenths = done.saturating_mul(10).checked_div(of)?.min(10);
+    // As much as ten megabytes, or a tenth of a gigabyte.
+    let size = match of >> 20 {
+        mib @ 0..1000 => format!("{} MiB", mib.div_ceil(10) * 10),
+        mib => format!("{}.{} GiB", mib >> 10, ((mib & 1023) * 10) >> 10),
+    };
+    Some(format!(", {tenths}0% of about {size}").replace(", 00%", ", 0%"))
 }
 
 /// The way out that only a person can choose.

@@ -283,4 +283,5 @@ fn clone(copy: Copy) -> Option<CloneRun> {
         error: None,
         ended_ago: (stage != CloneStage::Running).then_some(100),
     })
+        bytes: None,
 }

@@ -164,6 +164,7 @@ fn an_outdated_passive_server_is_replaced_rather_than_attached_but_not_in_the_mi
         stage: CloneStage::Running,
         error: None,
         ended_ago: None,
+        bytes: None,
     });
     outdated(&mut o, 1);
     assert_eq!(deleted(&run(&o)), None);

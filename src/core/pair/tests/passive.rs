@@ -30,11 +30,22 @@ fn rebuilding() {
         stage: CloneStage::Running,
         error: None,
         ended_ago: None,
+        bytes: None,
     });
     s.super_read_only = false;
     let d = run(&o);
     assert_eq!((&d.state, d.actions.len()), (&State::Rebuilding, 0));
     says(&d, reasons::REBUILDING_PASSIVE, false);
+    assert!(!d.overall.message().contains('%'), "{}", d.overall.message());
+    for (done, of, says) in [
+        (0, 5 << 20, "copied from it, 0% of about 10 MiB"),
+        ((13 << 30) - 1, 13 << 30, "copied from it, 90% of about 13.0 GiB"),
+        (1300 << 20, 1300 << 20, "copied from it, 100% of about 1.2 GiB"),
+    ] {
+        up(&mut o, 1).clone.as_mut().unwrap().bytes = Some((done, of));
+        let message = run(&o).overall.message().to_owned();
+        assert!(message.contains(says), "{message}");
+    }
     // `read_only` is another matter.
     up(&mut o, 1).read_only = false;
     assert_eq!(run(&o).actions, [Action::Fence(1)]);
@@ -66,6 +77,7 @@ fn rebuild_needed() {
             stage: CloneStage::Failed,
             error: Some((3862, "Clone Donor Error".into())),
             ended_ago: Some(ago),
+            bytes: None,
         })
     };
     up(&mut o, 1).clone = failed(3);

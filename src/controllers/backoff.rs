@@ -3,7 +3,7 @@
 use std::{collections::HashMap, hash::Hash, sync::Mutex, time::Duration};
 
 /// After the first failure.
-pub const FIRST: Duration = Duration::from_millis(200);
+const FIRST: Duration = Duration::from_millis(200);
 const CEILING: Duration = Duration::from_secs(15);
 
 /// Failures in a row, by object.
@@ -22,11 +22,16 @@ impl<K: Eq + Hash> Backoff<K> {
 
     /// A pass failed: how long to wait.
     pub fn failed(&self, key: K) -> Duration {
+        self.counted(key).1
+    }
+
+    /// A pass failed: how many in a row, and how long to wait.
+    pub fn counted(&self, key: K) -> (u32, Duration) {
         let mut map = self.map();
         let n = map.entry(key).or_insert(0);
         let wait = FIRST.saturating_mul(1 << (*n).min(10)).min(CEILING);
-        *n += 1;
-        wait
+        *n = n.saturating_add(1);
+        (*n, wait)
     }
 
     /// A pass went through.

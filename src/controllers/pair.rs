@@ -9,7 +9,7 @@ mod seen;
 mod slices;
 
 use super::{
-    backoff::{Backoff, FIRST},
+    backoff::Backoff,
     context::Context,
     watch::{api, reflected, scopes},
 };
@@ -54,8 +54,12 @@ use std::{
 const CONTROLLER: &str = "pair";
 /// Pairs that are worked on at the same time: those whose servers are silent take seconds, and a node takes many with it.
 const CONCURRENCY: u16 = 64;
-/// Until the next pass after the first one that failed, and after one that waited in vain.
+/// Until the next pass after one that failed, or waited in vain, for the first times.
 const AT_ONCE: Duration = Duration::from_millis(15);
+/// How many passes in a row that waited, or gave a switchover up, are followed by one at once.
+const AT_ONCE_IN_A_ROW: u32 = 3;
+/// Most that is waited after one that waited for a server itself, for up to two seconds: it may be about to take over.
+const BEHIND: Duration = Duration::from_millis(200);
 
 /// A pass that was not finished.
 #[derive(Debug, thiserror::Error)]
@@ -299,16 +303,52 @@ fn backoff_key(pair: &MySQLPair) -> String {
 
 #[allow(clippy::needless_pass_by_value, reason = "the signature is kube's")]
 fn error_policy(pair: Arc<MySQLPair>, error: &Error, shared: Arc<Shared>) -> Action {
-    let wait = shared.backoff.failed(backoff_key(&pair));
+    let (failures, wait) = shared.backoff.counted(backoff_key(&pair));
     let (namespace, name) = (pair.namespace().unwrap_or_default(), pair.name_any());
     if error.is_ordinary() {
         tracing::debug!(namespace, pair = name, %error, "pass not finished");
     } else {
         tracing::warn!(namespace, pair = name, %error, "pass not finished");
     }
-    Action::requeue(if error.waited() || wait <= FIRST {
-        AT_ONCE
-    } else {
-        wait
-    })
+    Action::requeue(pause(error, failures, wait))
+}
+
+/// Until the next pass after one that failed, the `failures`-th in a row; `wait` is what others would wait then.
+fn pause(error: &Error, failures: u32, wait: Duration) -> Duration {
+    let at_once = if error.waited() { AT_ONCE_IN_A_ROW } else { 1 };
+    match error.label() {
+        _ if failures <= at_once => AT_ONCE,
+        "behind" => wait.min(BEHIND),
+        _ => wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_in_vain_again_and_again_is_put_off_as_well() {
+        let busy = Error::Act(act::pair::Error::Busy("saving"));
+        let behind = Error::Act(act::pair::Error::Server {
+            pod: "p-0".into(),
+            step: "apply",
+            source: crate::mysql::Error::NotReached("behind".into()),
+        });
+        let backoff = Backoff::default();
+        let waits: Vec<_> = (0..6)
+            .map(|_| {
+                let (n, wait) = backoff.counted("p");
+                [&busy, &behind, &Error::Starting].map(|e| pause(e, n, wait).as_millis())
+            })
+            .collect();
+        let expected = [
+            [15; 3],
+            [15, 15, 400],
+            [15, 15, 800],
+            [1600, 200, 1600],
+            [3200, 200, 3200],
+        ];
+        assert_eq!(waits[..5], expected);
+    }
 }

@@ -39,6 +39,8 @@ pub struct Written {
     pub complete: GtidSet,
     /// Transactions of `set` of which only the name is saved now.
     pub by_name: GtidSet,
+    /// What that Secret has of them, whole or by name.
+    pub part: GtidSet,
 }
 
 /// Saves those transactions of `set` that no Secret has yet, as many as fit into one: it is called again while some are left. The
@@ -59,6 +61,7 @@ pub async fn save(
         secret: None,
         complete: common(&kept.complete),
         by_name: common(&kept.by_name),
+        part: GtidSet::new(),
     };
     if left.is_empty() {
         return Ok(written);
@@ -74,6 +77,7 @@ pub async fn save(
     apply::call("create", apply::describe(&secret), api.create(&pp, &secret)).await?;
     written.complete = written.complete.union(&saved.complete);
     written.by_name = written.by_name.union(&saved.by_name);
+    written.part = saved.complete.union(&saved.by_name);
     written.secret = secret.metadata.name;
     Ok(written)
 }

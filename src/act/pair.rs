@@ -4,7 +4,10 @@
 mod objects;
 mod servers;
 
-use super::apply::{self, Error as ApiError};
+use super::{
+    apply::{self, Error as ApiError},
+    errant::Written,
+};
 use crate::{
     api::{MySQLPair, names},
     core::{
@@ -105,6 +108,8 @@ pub struct Done {
     pub opened: Option<Timestamp>,
     /// The volume that was kept of a server that was replaced.
     pub kept: Option<String>,
+    /// What was saved of errant transactions, and of which Pod.
+    pub saved: Option<(String, Written)>,
     /// How long each step took that `status.lastChange` tells, by the name that it has there.
     pub steps: Vec<(&'static str, Duration)>,
 }

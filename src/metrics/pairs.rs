@@ -52,6 +52,7 @@ impl Outcome {
 
 /// What a pass saw of a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a gauge of its own")]
 pub struct PairSeen {
     /// The epoch on record.
     pub epoch: i64,
@@ -59,6 +60,8 @@ pub struct PairSeen {
     pub in_sync: usize,
     /// Transactions of the active server that the passive one has not applied; `None` when that is not known.
     pub lag: Option<u64>,
+    /// Its active server answers and takes writes.
+    pub serving: bool,
     /// Condition `Ready`.
     pub ready: bool,
     /// Condition `Stalled`.
@@ -72,6 +75,7 @@ pub struct Pairs {
     epoch: Family<PairLabels, Gauge>,
     in_sync: Family<PairLabels, Gauge>,
     lag: Family<PairLabels, Gauge>,
+    serving: Family<PairLabels, Gauge>,
     ready: Family<PairLabels, Gauge>,
     stalled: Family<PairLabels, Gauge>,
     durable: Family<PairLabels, Gauge>,
@@ -91,6 +95,7 @@ impl Pairs {
             epoch: Family::default(),
             in_sync: Family::default(),
             lag: Family::default(),
+            serving: Family::default(),
             ready: Family::default(),
             stalled: Family::default(),
             durable: Family::default(),
@@ -107,6 +112,11 @@ impl Pairs {
             "pair_lag_transactions",
             "Transactions that the passive server has not applied",
             p.lag.clone(),
+        );
+        registry.register(
+            "pair_serving",
+            "1 when the pair's active server takes writes",
+            p.serving.clone(),
         );
         registry.register("pair_ready", "1 when the pair is Ready", p.ready.clone());
         registry.register(
@@ -143,6 +153,7 @@ impl Pairs {
         };
         set(&self.epoch, seen.epoch);
         set(&self.in_sync, i64::try_from(seen.in_sync).unwrap_or(i64::MAX));
+        set(&self.serving, seen.serving.into());
         set(&self.ready, seen.ready.into());
         set(&self.stalled, seen.stalled.into());
         set(&self.durable, seen.durable.into());
@@ -162,6 +173,7 @@ impl Pairs {
             &self.epoch,
             &self.in_sync,
             &self.lag,
+            &self.serving,
             &self.ready,
             &self.stalled,
             &self.durable,
@@ -170,20 +182,21 @@ impl Pairs {
         }
     }
 
-    /// Counts a change of the active server: `kind` and `cause` as `status.lastChange` has them; `gap`, for one that was opened, is the time
-    /// from when its cause was first seen.
-    pub fn changed(&self, kind: &'static str, cause: &'static str, outcome: Outcome, gap: Option<Duration>) {
+    /// Counts a change of the active server: `kind` and `cause` as `status.lastChange` has them.
+    pub fn changed(&self, kind: &'static str, cause: &'static str, outcome: Outcome) {
         let labels = ChangeLabels {
             kind,
             cause,
             outcome: outcome.as_str(),
         };
         self.changes.get_or_create(&labels).inc();
-        if let Some(gap) = gap {
-            self.gap
-                .get_or_create(&KindLabel { kind })
-                .observe(gap.as_secs_f64());
-        }
+    }
+
+    /// The new active server takes writes, `gap` after its cause was first seen, be it in the pass that recorded it or in a later one.
+    pub fn opened(&self, kind: &'static str, gap: Duration) {
+        self.gap
+            .get_or_create(&KindLabel { kind })
+            .observe(gap.as_secs_f64());
     }
 }
 
@@ -199,6 +212,7 @@ mod tests {
             epoch: 7,
             in_sync: 2,
             lag: Some(3),
+            serving: true,
             ready: true,
             durable: true,
             stalled: false,
@@ -209,6 +223,7 @@ mod tests {
             r#"shardwright_pair_epoch{namespace="shop",pair="p0"} 7"#,
             r#"shardwright_pair_in_sync_servers{namespace="shop",pair="p0"} 2"#,
             r#"shardwright_pair_lag_transactions{namespace="shop",pair="p0"} 3"#,
+            r#"shardwright_pair_serving{namespace="shop",pair="p0"} 1"#,
             r#"shardwright_pair_stalled{namespace="shop",pair="p0"} 0"#,
         ] {
             assert!(text.contains(line), "{line}: {text}");
@@ -225,11 +240,9 @@ mod tests {
     #[test]
     fn a_change_is_counted_by_kind_cause_and_outcome() {
         let m = Metrics::default();
-        let gap = Some(Duration::from_millis(180));
-        m.pairs
-            .changed("Failover", "ActiveUnreachable", Outcome::Opened, gap);
-        m.pairs
-            .changed("Switchover", "PreferredActive", Outcome::Aborted, None);
+        m.pairs.changed("Failover", "ActiveUnreachable", Outcome::Opened);
+        m.pairs.opened("Failover", Duration::from_millis(180));
+        m.pairs.changed("Switchover", "PreferredActive", Outcome::Aborted);
         let text = m.text();
         for line in [
             r#"shardwright_active_changes_total{kind="Failover",cause="ActiveUnreachable",outcome="Opened"} 1"#,

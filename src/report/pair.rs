@@ -12,7 +12,10 @@ use crate::{
     controllers::Context,
     core::{
         note::Note,
-        pair::{self, Decision, Observed},
+        pair::{
+            self, Decision, Observed,
+            observed::{Server, Side},
+        },
     },
     metrics::pairs::PairSeen,
 };
@@ -24,14 +27,18 @@ use kube::{Client, Resource};
 pub struct Also {
     /// A change of the active server that is over.
     pub change: Option<ActiveChange>,
+    /// A new record was written: what was decided to be told of it holds, whatever comes after.
+    pub recorded: bool,
     /// Whether the volumes are as large as they should be.
     pub storage: Option<Said>,
+    /// The active server was opened.
+    pub opened: bool,
     /// What came out while it was done.
     pub notes: Vec<Note>,
 }
 
 /// What is measured of a pair: as its status says it.
-fn measured(observed: &Observed, status: &MySQLPairStatus) -> PairSeen {
+fn measured(observed: &Observed, opened: bool, status: &MySQLPairStatus) -> PairSeen {
     let holds = |type_: &str| {
         status
             .conditions
@@ -40,10 +47,24 @@ fn measured(observed: &Observed, status: &MySQLPairStatus) -> PairSeen {
     };
     let record = observed.record.as_ref();
     let both = record.and_then(|r| observed.side(r.active).up().zip(observed.side(r.passive()).up()));
+    // One that refuses the operator's password serves its clients.
+    let serving = record.is_some_and(|r| match observed.side(r.active) {
+        Side {
+            server: Server::Up(s),
+            ..
+        } => s.writable() && r.member(r.active) == Some(&s.uuid),
+        Side {
+            server: Server::AccessDenied(_),
+            pod: Some(pod),
+            ..
+        } => pod.ready,
+        _ => false,
+    });
     PairSeen {
         epoch: status.epoch,
         in_sync: status.in_sync.len(),
         lag: both.map(|(active, passive)| active.executed.minus(&passive.executed_later).count()),
+        serving: opened || serving,
         ready: holds(conditions::READY),
         stalled: holds(conditions::STALLED),
         durable: holds(conditions::DURABLE),
@@ -53,7 +74,7 @@ fn measured(observed: &Observed, status: &MySQLPairStatus) -> PairSeen {
 /// Writes the status when it says something new, upon `seen`, the pair as it was read or last written; then the events.
 ///
 /// # Errors
-/// [`Error`]; nothing is published then: the next pass will see the same transition.
+/// [`Error`]; what the next pass will see as well is not published then.
 pub async fn report(
     ctx: &Context,
     seen: &MySQLPair,
@@ -64,22 +85,28 @@ pub async fn report(
 ) -> Result<(), Error> {
     let old = seen.status.clone().unwrap_or_default();
     let mut new = pair::status(observed, decision, &old, seen.metadata.generation, now);
-    if also.change.is_some() {
-        new.last_change = also.change;
+    let earlier = old.last_change.as_ref().map_or(0, |c| c.epoch);
+    if let Some(change) = also.change.filter(|c| c.epoch >= earlier) {
+        new.last_change = Some(change);
     }
     if let Some(storage) = also.storage {
         let generation = seen.metadata.generation;
         conditions::set(&mut new.conditions, &[storage], generation, now);
     }
-    let measured = measured(observed, &new);
+    let measured = measured(observed, also.opened, &new);
     ctx.metrics
         .pairs
         .seen(&observed.namespace, &observed.pair, measured);
-    write(&ctx.client, seen, &new).await?;
-    let about = seen.object_ref(&());
-    events::publish(&ctx.recorder, &about, "Reconcile", &decision.notes).await;
-    events::publish(&ctx.recorder, &about, "Reconcile", &also.notes).await;
-    Ok(())
+    let written = write(&ctx.client, seen, &new).await;
+    let notes = published(written.is_ok(), &decision.notes, also.recorded, &also.notes);
+    events::publish(&ctx.recorder, &seen.object_ref(&()), "Reconcile", &notes).await;
+    written.map(drop)
+}
+
+/// What is told of a pass. Of one whose status was not written, what was done: the rest is seen by the next pass once more.
+fn published(written: bool, decided: &[Note], recorded: bool, done: &[Note]) -> Vec<Note> {
+    let decided = if written || recorded { decided } else { &[] };
+    [decided, done].concat()
 }
 
 /// How often a write is tried while somebody edits labels and annotations at the same time: each try takes some milliseconds, on a busy
@@ -176,6 +203,21 @@ mod tests {
         let sent = api.done();
         assert_eq!(sent.last().unwrap()["metadata"]["resourceVersion"], "3");
         assert_eq!(sent.last().unwrap()["status"], json!({"epoch": 5}));
+    }
+
+    #[test]
+    fn a_record_is_told_of_though_the_status_after_it_is_not_written() {
+        let (decided, done) = (
+            [Note::warning("Failover", "a")],
+            [Note::normal("ErrantSaved", "b")],
+        );
+        let reasons = |written, recorded| {
+            let notes = published(written, &decided, recorded, &done);
+            notes.iter().map(|n| n.reason).collect::<Vec<_>>()
+        };
+        assert_eq!(reasons(true, false), ["Failover", "ErrantSaved"]);
+        assert_eq!(reasons(false, true), ["Failover", "ErrantSaved"]);
+        assert_eq!(reasons(false, false), ["ErrantSaved"]);
     }
 
     #[tokio::test]

@@ -103,6 +103,7 @@ impl Hands<'_> {
         let access = session
             .map(|s| s.access().clone())
             .ok_or_else(|| Error::NoConnection(pod.clone()))?;
+        let of = pod.clone();
         let (client, set) = (self.client.clone(), set.clone());
         let (namespace, pair) = (self.found.namespace.clone(), self.found.name.clone());
         let cluster = self.found.pair.spec.cluster_ref.name.clone();
@@ -118,7 +119,10 @@ impl Hands<'_> {
             errant::save(&client, &origin, &access, &set).await
         };
         match self.servers.save(&key, start).await {
-            Some(saved) => Ok(saved.map(drop)?),
+            Some(saved) => {
+                self.done.saved = Some((of, saved?));
+                Ok(())
+            }
             None => Err(Error::Busy("saving errant transactions")),
         }
     }

@@ -43,7 +43,6 @@ pub fn measure(
     decision: &Decision,
     done: &act::pair::Done,
     error: Option<&act::pair::Error>,
-    detected: Duration,
 ) {
     let Some(change) = decision.change else { return };
     let outcome = match error {
@@ -53,13 +52,11 @@ pub fn measure(
         // Nothing came of it; it is decided anew.
         Some(_) => return,
     };
-    let took: Duration = done.steps.iter().map(|(_, d)| *d).sum();
-    let gap = Some(detected + took).filter(|_| outcome == Outcome::Opened);
     let metrics = &shared.ctx.metrics.pairs;
-    metrics.changed(change.kind.as_str(), change.cause, outcome, gap);
+    metrics.changed(change.kind.as_str(), change.cause, outcome);
 }
 
-/// Keeps account of a change of the active server; gives it when it is over.
+/// Keeps account of a change of the active server, over as many passes as it takes; gives it when it is over, and then until it is in the status.
 pub fn changed(
     shared: &Shared,
     found: &Found,
@@ -84,12 +81,17 @@ pub fn changed(
                 steps: vec![("detected", detected)],
             });
         }
-        let changing = m.changing.as_mut()?;
-        changing.steps.extend(done.steps.iter().copied());
-        let opened = done.opened?;
-        m.noticed = None;
-        let changing = m.changing.take()?;
-        Some(told(&found.name, changing, opened))
+        if let Some(changing) = m.changing.as_mut() {
+            changing.steps.extend(done.steps.iter().copied());
+        }
+        if let Some((changing, opened)) = m.changing.take_if(|_| done.opened.is_some()).zip(done.opened) {
+            m.noticed = None;
+            let gap = opened.duration_since(changing.since).unsigned_abs();
+            let metrics = &shared.ctx.metrics.pairs;
+            metrics.opened(changing.change.kind.as_str(), gap);
+            m.told = Some(told(&found.name, changing, opened));
+        }
+        m.told.clone()
     })
 }
 

@@ -1,7 +1,7 @@
 //! What this process remembers of pairs between passes. Nothing in it is needed for safety (rule O1): without it things take longer.
 
 use crate::{
-    api::conditions::Said,
+    api::{conditions::Said, mysql_pair::ActiveChange},
     core::{
         gtid::GtidSet,
         pair::{
@@ -29,6 +29,8 @@ pub struct Memory {
     acknowledged: Option<(String, u64, Option<Timestamp>)>,
     /// No planned switchover before this.
     pub no_switchover_before: Option<Timestamp>,
+    /// The last one was given up for somebody's edit alone.
+    pub switchover_void: bool,
     /// `gtid_executed` of each server when it was last seen.
     pub last_executed: [Option<GtidSet>; 2],
     /// What was read with calls of the API when the pair was last looked at at leisure.
@@ -37,6 +39,8 @@ pub struct Memory {
     pub noticed: Option<Instant>,
     /// A change of the active server that was recorded, and is not over.
     pub changing: Option<Changing>,
+    /// The account of one that is over, until it is in the status.
+    pub told: Option<ActiveChange>,
 }
 
 /// What is not watched, and read only when nothing is urgent.
@@ -158,11 +162,11 @@ mod tests {
             disk_full: false,
             account_marks: [None, None],
             followers: vec![],
+            foreign: vec![],
             can_clone: true,
             shards: SpanSet::new(),
             databases: 0,
             clone: None,
-            foreign: vec![],
         };
         Seen {
             server: Server::Up(Box::new(server)),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     act::{self, apply, pair::key},
-    api::{MySQLPair, names},
+    api::{MySQLPair, conditions::Overall, names},
     core::{
         note::Note,
         pair::{self, Action as Step, Children, Decision, Observed, reasons},
@@ -28,6 +28,9 @@ const ROUNDS: usize = 8;
 const GO_ON: Duration = Duration::from_millis(50);
 /// After a planned switchover that came to nothing, none is tried for so long.
 const AFTER_ABORT: SignedDuration = SignedDuration::from_secs(5);
+/// The same after one that only an edit of the pair stood in the way of: somebody who edits without end has the active server closed for a
+/// moment each time.
+const AFTER_VOID: SignedDuration = SignedDuration::from_secs(1);
 
 /// What a round came to.
 enum Round {
@@ -157,7 +160,7 @@ async fn act(
     if result.is_ok() && decision.actions.contains(&Step::RemoveFinalizer) {
         return Ok(Round::Gone);
     }
-    measure(shared, &decision, &done, result.as_ref().err(), detected);
+    measure(shared, &decision, &done, result.as_ref().err());
     let mut change = changed(shared, &look.found, &decision, &done, detected);
     let upon = done.written.clone().unwrap_or_else(|| look.found.pair.clone());
     let record = pair::record(&look.found.name, &upon.status.clone().unwrap_or_default());
@@ -179,28 +182,27 @@ async fn act(
         }
     }
     let pods = look.found.pods.clone();
-    let kept: Vec<Note> = done
-        .kept
-        .iter()
-        .map(|pv| {
-            Note::normal(
-                reasons::SERVER_REPLACED,
-                format!("the old volume is kept: PersistentVolume {pv}"),
-            )
-        })
-        .collect();
+    let uid = upon.uid().unwrap_or_default();
+    let also = report::pair::Also {
+        change,
+        recorded: done.recorded,
+        opened: done.opened.is_some(),
+        storage: None,
+        notes: came_out(&done),
+    };
     hold(shared, look);
     if let Err(error) = result {
-        failed(shared, &upon, &decision, &done, &error, now).await;
+        failed(shared, &upon, &decision, &done, &error).await;
         if holds_all_the_same(&error) {
-            let told = unfinished(decision, &done);
-            let also = report::pair::Also {
-                notes: kept,
-                ..Default::default()
-            };
+            let told = unfinished(decision, &observed, &done, &error);
             if let Err(error) = report::pair::report(&shared.ctx, &upon, &observed, &told, also, now).await {
                 tracing::debug!(%error, "what holds of a pass that failed is not reported");
+            } else {
+                shared.memories.of(&uid, |m| m.told = None);
             }
+        } else {
+            let recorder = &shared.ctx.recorder;
+            report::events::publish(recorder, &upon.object_ref(&()), "Reconcile", &also.notes).await;
         }
         return Err(error.into());
     }
@@ -210,25 +212,57 @@ async fn act(
     } else {
         act::readiness::of_pair(client, names::MANAGER_PAIR, &pods, record.as_ref(), now).await
     };
-    let uid = upon.uid().unwrap_or_default();
     let storage = shared
         .memories
         .of(&uid, |m| m.at_leisure.as_ref().and_then(|l| l.storage.clone()));
-    let also = report::pair::Also {
-        change,
-        storage,
-        notes: kept,
-    };
+    let also = report::pair::Also { storage, ..also };
     report::pair::report(&shared.ctx, &upon, &observed, &decision, also, now).await?;
+    shared.memories.of(&uid, |m| m.told = None);
     led?;
     gates?;
     Ok(
         if decision.actions.is_empty() || decision.actions.iter().any(takes_time) {
-            Round::Rest(Action::requeue(decision.requeue))
+            Round::Rest(Action::requeue(rest(&observed, decision.requeue, now)))
         } else {
             Round::Again
         },
     )
+}
+
+/// Until the next pass: no longer than until a switchover may be tried again.
+fn rest(observed: &Observed, requeue: Duration, now: Timestamp) -> Duration {
+    let again = observed.no_switchover_before.map(|t| t.duration_since(now));
+    match again.filter(SignedDuration::is_positive) {
+        Some(again) => requeue.min(again.unsigned_abs() + GO_ON),
+        None => requeue,
+    }
+}
+
+/// What came out while steps were taken, whatever became of the others.
+fn came_out(done: &act::pair::Done) -> Vec<Note> {
+    let volume = done.kept.iter().map(|pv| {
+        Note::normal(
+            reasons::SERVER_REPLACED,
+            format!("the old volume is kept: PersistentVolume {pv}"),
+        )
+    });
+    let saved = done.saved.iter().filter_map(|(pod, written)| {
+        let secret = written.secret.as_ref()?;
+        let by_name = written.part.minus(&written.complete);
+        let rest = if by_name.is_empty() {
+            String::new()
+        } else {
+            format!("; by name alone: {by_name}")
+        };
+        Some(Note::warning(
+            reasons::ERRANT_SAVED,
+            format!(
+                "{pod} has transactions that the active server lacks; these were saved in the Secret `{secret}`: {}{rest}",
+                written.part.minus(&by_name)
+            ),
+        ))
+    });
+    volume.chain(saved).collect()
 }
 
 /// Whether nothing can be seen of a step at once.
@@ -243,27 +277,72 @@ fn takes_time(step: &Step) -> bool {
     )
 }
 
-/// Whether what was decided upon is so, although a step failed: a server that cannot do it yet may take long, and people see why meanwhile.
+/// Whether what was decided upon is so, although a step failed: a server that cannot do it yet may take long, and an API that refuses it does
+/// so until somebody changes something. People see why meanwhile.
 fn holds_all_the_same(error: &act::pair::Error) -> bool {
-    use act::pair::Error;
-    matches!(
-        error,
-        Error::Server { .. } | Error::NoConnection(_) | Error::NoCredentials
-    )
+    use act::{errant, pair::Error};
+    match error {
+        Error::Server { .. }
+        | Error::NoConnection(_)
+        | Error::NoCredentials
+        | Error::Busy(_)
+        | Error::Errant(errant::Error::Server(_) | errant::Error::Crowded(..)) => true,
+        Error::Api(e) | Error::Errant(errant::Error::Api(e)) => {
+            e.is_answered() && !e.is_conflict() && !e.is_already_exists()
+        }
+        Error::Superseded | Error::Aborted { .. } => false,
+    }
 }
 
-/// What is told of a pass that failed: how things are, and nothing of what was not done.
-fn unfinished(decision: Decision, done: &act::pair::Done) -> Decision {
-    let reason = decision.overall.reason();
+/// What is told of a pass that failed: how things are, what the API or the saving of transactions failed at, and nothing of what was not
+/// done.
+fn unfinished(
+    decision: Decision,
+    observed: &Observed,
+    done: &act::pair::Done,
+    error: &act::pair::Error,
+) -> Decision {
+    let overall = with_error(&decision.overall, error);
+    let (was, is) = (decision.overall.reason(), overall.reason());
     // With a new record all notes were published already.
-    let notes = decision
+    let mut notes: Vec<Note> = decision
         .notes
         .into_iter()
-        .filter(|n| !done.recorded && n.reason == reason);
+        .filter(|n| !done.recorded && n.reason == was && n.reason == is)
+        .collect();
+    if let Overall::Stalled { reason, message } = &overall
+        && (*reason != was || !matches!(decision.overall, Overall::Stalled { .. }))
+        && observed.before.stalled.as_deref() != Some(*reason)
+    {
+        notes.push(Note::warning(reason, message.clone()));
+    }
     Decision {
-        notes: notes.collect(),
+        notes,
         change: None,
+        overall,
         ..decision
+    }
+}
+
+/// The pair as a whole, with what a step failed at: first, for what follows may be long. What only a person can change is Stalled.
+fn with_error(overall: &Overall, error: &act::pair::Error) -> Overall {
+    use act::{errant, pair::Error};
+    let (reason, message) = (overall.reason(), format!("{error}; {}", overall.message()));
+    match error {
+        Error::Api(e) | Error::Errant(errant::Error::Api(e)) if e.is_refused() => Overall::Stalled {
+            reason: reasons::CHILD_REFUSED,
+            message,
+        },
+        Error::Errant(errant::Error::Crowded(..)) => Overall::Stalled {
+            reason: reasons::ERRANT_TRANSACTIONS,
+            message,
+        },
+        Error::Api(_) | Error::Errant(_) => match overall {
+            Overall::Stalled { .. } => Overall::Stalled { reason, message },
+            _ => Overall::Working { reason, message },
+        },
+        // What a server is not ready for changes with each pass, and is told by its state.
+        _ => overall.clone(),
     }
 }
 
@@ -274,7 +353,6 @@ async fn failed(
     decision: &Decision,
     done: &act::pair::Done,
     error: &act::pair::Error,
-    now: Timestamp,
 ) {
     let mut notes = vec![];
     if done.recorded {
@@ -283,12 +361,12 @@ async fn failed(
     }
     if let act::pair::Error::Aborted { source, .. } = error {
         // A wish that only somebody's edit stood in the way of is not given up.
-        if !source.is_void() {
-            let uid = pair.uid().unwrap_or_default();
-            shared
-                .memories
-                .of(&uid, |m| m.no_switchover_before = Some(now + AFTER_ABORT));
-        }
+        let void = source.is_void();
+        let wait = if void { AFTER_VOID } else { AFTER_ABORT };
+        shared.memories.of(&pair.uid().unwrap_or_default(), |m| {
+            m.no_switchover_before = Some(Timestamp::now() + wait);
+            m.switchover_void = void;
+        });
         notes.push(Note::warning(reasons::SWITCHOVER_ABORTED, error.to_string()));
     }
     let recorder = &shared.ctx.recorder;
@@ -298,6 +376,82 @@ async fn failed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::act::{errant, mock, pair::Error as Failed};
+
+    async fn answered(code: u16, reason: &str) -> apply::Error {
+        let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+            "reason": reason, "code": code, "message": "exceeded quota"});
+        let api = mock::Api::new([(
+            "GET /apis/shardwright.dev/v1alpha1/namespaces/shop/mysqlpairs/p0",
+            code,
+            status,
+        )]);
+        apply::get::<MySQLPair>(&api.client(), "shop", "p0")
+            .await
+            .unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn what_the_api_refuses_stalls_the_pair_and_is_told() {
+        let working = Overall::Working {
+            reason: reasons::SAVING_ERRANT,
+            message: "they are saved".into(),
+        };
+        let refused = Failed::Errant(errant::Error::Api(answered(403, "Forbidden").await));
+        assert!(holds_all_the_same(&refused));
+        let Overall::Stalled { reason, message } = with_error(&working, &refused) else {
+            panic!("a person has to mend it");
+        };
+        assert_eq!(reason, reasons::CHILD_REFUSED);
+        assert!(message.contains("exceeded quota; they are saved"), "{message}");
+        // It passes by itself, or is seen by the next pass.
+        let busy = Failed::Api(answered(429, "TooManyRequests").await);
+        assert!(holds_all_the_same(&busy));
+        assert_eq!(with_error(&working, &busy).reason(), reasons::SAVING_ERRANT);
+        assert!(!holds_all_the_same(&Failed::Api(answered(409, "Conflict").await)));
+        assert!(!holds_all_the_same(&Failed::Api(
+            answered(503, "ServiceUnavailable").await
+        )));
+        let crowded = Failed::Errant(errant::Error::Crowded(10, "u:1".parse().unwrap_or_default()));
+        assert_eq!(
+            with_error(&working, &crowded).reason(),
+            reasons::ERRANT_TRANSACTIONS
+        );
+        assert_eq!(with_error(&working, &Failed::Busy("saving")), working);
+    }
+
+    #[test]
+    fn the_event_names_the_secret_that_was_written_and_what_is_in_it() {
+        let set = |s: &str| {
+            format!("11111111-1111-1111-1111-111111111111:{s}")
+                .parse::<crate::core::gtid::GtidSet>()
+                .unwrap()
+        };
+        let written = errant::Written {
+            secret: Some("p0-errant-7-2".into()),
+            complete: set("1-8"),
+            by_name: set("9"),
+            part: set("5-9"),
+        };
+        let mut done = act::pair::Done {
+            saved: Some(("p0-1".into(), written.clone())),
+            ..Default::default()
+        };
+        let notes = came_out(&done);
+        assert!(
+            notes[0].note.contains("`p0-errant-7-2`") && notes[0].note.contains(":5-8; by name alone"),
+            "{notes:?}"
+        );
+        // Nothing new was saved.
+        done.saved = Some((
+            "p0-1".into(),
+            errant::Written {
+                secret: None,
+                ..written
+            },
+        ));
+        assert!(came_out(&done).is_empty());
+    }
 
     #[test]
     fn what_needs_children_or_takes_its_time_is_not_urgent() {

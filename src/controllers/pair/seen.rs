@@ -46,6 +46,7 @@ pub fn observed(shared: &Shared, look: &Look, record: Option<Record>, kept: Kept
         adrift_since: m.adrift,
         unheard_since: m.unheard,
         no_switchover_before: m.no_switchover_before,
+        switchover_void: m.switchover_void,
         acknowledgement_timeout,
         preferred: found.pair.spec.preferred_active.map(Place::ordinal),
         preferred_seen: status.observed_preferred_active.map(Place::ordinal),

@@ -10,10 +10,7 @@ use super::{
     verdict,
     wish::Wish,
 };
-use crate::{
-    api::{conditions::Overall, names},
-    core::note::Note,
-};
+use crate::{api::conditions::Overall, core::note::Note};
 
 /// What people are told: each once, at its transition.
 pub(super) fn notes(
@@ -48,14 +45,14 @@ pub(super) fn notes(
     if overall.reason() == reasons::ROLLING && o.before.reason.as_deref() != Some(reasons::ROLLING) {
         notes.push(Note::normal(
             reasons::ROLL_STARTED,
+            "the specification of the servers changed; they are replaced one at a time, the passive one first",
+        ));
+    }
     let durable = durable(o);
     if durable.reason == reasons::FOREIGN_ACKNOWLEDGER
         && o.before.durable.as_deref() != Some(reasons::FOREIGN_ACKNOWLEDGER)
     {
         notes.push(Note::warning(reasons::FOREIGN_ACKNOWLEDGER, durable.message));
-    }
-            "the specification of the servers changed; they are replaced one at a time, the passive one first",
-        ));
     }
     match overall {
         Overall::Ready { message, .. } if !o.before.ready => {
@@ -110,14 +107,6 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
                 users.join(", ")
             ),
         ),
-        Action::SaveErrant { server, set } => Note::warning(
-            reasons::ERRANT_SAVED,
-            format!(
-                "{} has transactions that the active server lacks; they were saved in the Secret `{}` and it will be copied anew: {set}",
-                name(*server),
-                names::errant_secret(&o.pair, o.epoch, 1)
-            ),
-        ),
         Action::Replace { place, .. } => Note::warning(
             reasons::SERVER_REPLACED,
             format!(
@@ -138,6 +127,8 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
         Action::AddFinalizer
         | Action::RemoveFinalizer
         | Action::Accounts { .. }
+        // What was saved, and where, is known when it was done.
+        | Action::SaveErrant { .. }
         | Action::Close(_)
         | Action::Reach { .. }
         | Action::StopReceiver(_)

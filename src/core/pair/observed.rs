@@ -74,6 +74,8 @@ pub struct Observed {
     pub unheard_since: Option<Timestamp>,
     /// A planned switchover was given up a moment ago: none before this.
     pub no_switchover_before: Option<Timestamp>,
+    /// It was given up for somebody's edit alone: what was wished for still is.
+    pub switchover_void: bool,
     /// How long a commit waits for its acknowledgement, milliseconds: [`STRICT_TIMEOUT`], or what `durability: Available` allows.
     pub acknowledgement_timeout: u64,
     /// `spec.preferredActive`.
@@ -148,10 +150,10 @@ pub struct Before {
     pub reason: Option<String>,
     /// Reason of `Stalled`, when it was `True`.
     pub stalled: Option<String>,
-    /// State of each server.
-    pub states: [Option<String>; 2],
     /// Reason of `Durable`.
     pub durable: Option<String>,
+    /// State of each server.
+    pub states: [Option<String>; 2],
     /// UUID and version of each server when it was last reached.
     pub known: [Option<(String, String)>; 2],
 }
@@ -316,10 +318,10 @@ pub struct ServerState {
     pub account_marks: [Option<String>; 2],
     /// The replication accounts that are on it, one for each incarnation of a server that ever followed (rule P3).
     pub followers: Vec<FollowerAccount>,
-    /// Whether the clone plugin is active.
-    pub can_clone: bool,
     /// Accounts of somebody else's servers that take from it now and acknowledge what they receive.
     pub foreign: Vec<String>,
+    /// Whether the clone plugin is active.
+    pub can_clone: bool,
     /// Shards whose databases it has.
     pub shards: SpanSet,
     /// Databases that are none of MySQL's own.
@@ -452,10 +454,10 @@ pub struct CloneRun {
     pub error: Option<(u32, String)>,
     /// Seconds since it ended, by the server's clock; `None` while it runs.
     pub ended_ago: Option<i64>,
-}
-
     /// Bytes that it has copied, and that it is going to copy as far as it knows; `None` before it knows, and when it does not run.
     pub bytes: Option<(u64, u64)>,
+}
+
 /// How far a CLONE is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloneStage {

@@ -149,6 +149,7 @@ pub(super) fn fresh() -> Observed {
         adrift_since: None,
         unheard_since: None,
         no_switchover_before: None,
+        switchover_void: false,
         acknowledgement_timeout: STRICT_TIMEOUT,
         preferred: None,
         preferred_seen: None,

@@ -55,7 +55,7 @@ pub fn wish(o: &Observed, state: &State, now: Timestamp) -> Wish {
 fn refusal(o: &Observed, state: &State, preferred: Ordinal, now: Timestamp) -> Option<String> {
     let record = o.record.as_ref()?;
     let name = o.pod_name(preferred);
-    if o.no_switchover_before.is_some_and(|t| t > now) {
+    if !o.switchover_void && o.no_switchover_before.is_some_and(|t| t > now) {
         return Some(format!("{name} did not catch up in time"));
     }
     match state {

@@ -154,6 +154,7 @@ pub fn observed(v: &View) -> Observed {
         adrift_since: None,
         unheard_since: unheard.then_some(since),
         no_switchover_before: None,
+        switchover_void: false,
         acknowledgement_timeout: STRICT_TIMEOUT,
         preferred: v.wish,
         preferred_seen: None,
@@ -240,8 +241,8 @@ fn server(v: &View, i: usize) -> ServerState {
         disk_full: false,
         account_marks: [(); 2].map(|()| marked.then(|| MARK.into())),
         followers: (0..SELVES).filter_map(follower).collect(),
-        can_clone: true,
         foreign: vec![],
+        can_clone: true,
         shards: SpanSet::new(),
         databases: usize::from(s.executed & (world::CLIENTS | all(Kind::Base)) != 0),
         clone: clone(s.copy),
@@ -282,6 +283,6 @@ fn clone(copy: Copy) -> Option<CloneRun> {
         stage,
         error: None,
         ended_ago: (stage != CloneStage::Running).then_some(100),
-    })
         bytes: None,
+    })
 }

@@ -75,6 +75,13 @@ fn a_preference_is_refused_at_once_when_the_passive_server_is_not_well() {
         &|o| o.no_switchover_before = Some(now() + SignedDuration::from_secs(3)),
         "in time",
     );
+    // What only an edit of the pair stood in the way of is still wished for, and tried again in a moment.
+    let mut o = preferred();
+    (o.no_switchover_before, o.switchover_void) = (Some(now() + SignedDuration::from_secs(1)), true);
+    let d = run(&o);
+    assert_eq!((d.wish, d.state), (Wish::Pending, State::Healthy));
+    o.no_switchover_before = Some(now());
+    assert_eq!(run(&o).state, State::SwitchOver(Why::Preferred));
     // A pair that comes up for the first time has not got so far yet.
     let mut o = preferred();
     out(&mut o);

@@ -117,6 +117,16 @@ pub struct MySQLPairStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = SETTLED_LENGTH))]
     pub settled_errant: Option<String>,
+    /// GTID set: transactions that the active server had received and not applied when a person accepted their loss. It throws them away
+    /// before it is opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = SETTLED_LENGTH))]
+    pub given_up: Option<String>,
+    /// The value of the annotation `shardwright.dev/accept-data-loss` when nothing asked for it: it counts for nothing until it is
+    /// taken away, or another one is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub ignored_accept_data_loss: Option<i64>,
     /// The value of `spec.preferredActive` that was acted upon last: another one there is a wish that is not yet carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::place")]

@@ -183,6 +183,7 @@ mod tests {
             epoch: 3,
             in_sync,
             settled: GtidSet::new(),
+            given_up: GtidSet::new(),
         }
     }
     fn saw(m: &mut Memory, members: usize, active: Seen, second: i64) -> Option<Timestamp> {

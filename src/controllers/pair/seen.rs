@@ -55,6 +55,7 @@ pub fn observed(shared: &Shared, look: &Look, record: Option<Record>, kept: Kept
             .annotations()
             .get(names::ACCEPT_DATA_LOSS_ANNOTATION)
             .and_then(|e| e.trim().parse().ok()),
+        ignored_loss: status.ignored_accept_data_loss,
         copying: names::ORDINALS.map(|i| {
             let key = key(&found.namespace, &names::pod(&found.name, i));
             shared.servers.copying(&key)

@@ -2,6 +2,7 @@
 
 use super::{
     observed::{Channel, CloneStage, Observed, Receiver, Record, ServerState, other},
+    reasons,
     state::{COPY_RATHER, GRACE, REBUILD_RETRY, Rebuild},
 };
 use crate::core::gtid::GtidSet;
@@ -158,7 +159,7 @@ impl<'a> Both<'a> {
     /// the record that comes before a copy has another epoch, in which nothing was saved or accepted.
     pub fn settled(self) -> GtidSet {
         let settled = self.record.settled.union(&self.o.saved);
-        if self.o.loss_accepted() {
+        if self.o.loss_accepted(&[reasons::ERRANT_TRANSACTIONS]) {
             settled.union(&self.o.saved_by_name)
         } else {
             settled

@@ -3,9 +3,10 @@
 use super::{
     action::Action,
     compare::{self, Both},
+    consent,
     notes::notes,
     observed::{Deletion, Desired, Observed, Ordinal, Record, STRICT_TIMEOUT},
-    promotion::Unfit,
+    promotion::{self, Unfit},
     roll,
     state::{self, Circle, EACH_EVENT, MANY_EVENTS, Rebuild, State, Why},
     verdict,
@@ -223,7 +224,7 @@ fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = (Ordina
 /// The second column of the table.
 fn steps(o: &Observed, state: &State) -> Vec<Action> {
     let epoch = o.epoch + 1;
-    let alone = |active: Ordinal| {
+    let without = |active: Ordinal, given_up: GtidSet| {
         let uuid = o.side(active).up().map(|s| s.uuid.clone());
         let mut in_sync = [None, None];
         if let Some(member) = in_sync.get_mut(active) {
@@ -234,8 +235,10 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             epoch,
             in_sync,
             settled: GtidSet::new(),
+            given_up,
         })
     };
+    let alone = |active: Ordinal| without(active, GtidSet::new());
     let Some(record) = &o.record else {
         return match *state {
             State::Electing { active } => vec![alone(active)],
@@ -244,6 +247,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
     };
     let (active, passive) = (record.active, record.passive());
     let timeout = o.acknowledgement_timeout;
+    let unapplied = |i| o.side(i).up().map_or_else(GtidSet::new, promotion::unapplied);
     let with = |uuid| Action::Record(with_member(record, epoch, passive, uuid));
     match state {
         // The order of P2, P6, P4.
@@ -253,11 +257,21 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             Action::Apply(passive),
             Action::Open(passive),
         ],
-        State::AcceptingLoss(..) => vec![Action::Discard(passive), alone(passive), Action::Open(passive)],
-        State::ActiveUnfit { accepted: true, .. } => vec![Action::Discard(active)],
-        State::ActiveUnfit { accepted: false, .. } => {
-            vec![Action::StopReceiver(active), Action::Apply(active)]
-        }
+        // What was received is not known, or cannot be applied.
+        State::AcceptingLoss(..) => vec![
+            without(passive, unapplied(passive)),
+            Action::Discard(passive),
+            Action::Open(passive),
+        ],
+        State::ActiveUnfit { .. } => vec![Action::StopReceiver(active), Action::Apply(active)],
+        State::Discarding => vec![
+            Action::Record(Record {
+                epoch,
+                given_up: record.given_up.union(&unapplied(active)),
+                ..record.clone()
+            }),
+            Action::Discard(active),
+        ],
         State::ActiveClosed { .. } => opening(o, record),
         State::SwitchOver(_) => vec![
             Action::Close(active),
@@ -295,16 +309,16 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             uid: o.side(passive).pod.as_ref().map(|p| p.uid.clone()),
         }],
         State::RebuildNeeded(Rebuild::Now { .. }) => vec![
-            Action::Record(Record {
-                epoch,
-                settled: Both::of(o, record).map_or_else(|| record.settled.clone(), Both::overwritable),
-                ..record.clone()
-            }),
+            settled(o, record, epoch),
             Action::Rebuild {
                 server: passive,
                 donor: active,
             },
         ],
+        // The consent holds at this epoch only, and must not be there any more when something else asks for one.
+        State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible) if consent::settles(o) => {
+            vec![settled(o, record, epoch)]
+        }
         State::Errant { set, too_many: false } => vec![Action::SaveErrant {
             server: passive,
             set: set.clone(),
@@ -397,13 +411,22 @@ fn again(record: &Record, epoch: i64) -> Action {
     })
 }
 
+/// The same once more, with what a copy may overwrite.
+fn settled(o: &Observed, record: &Record, epoch: i64) -> Action {
+    Action::Record(Record {
+        epoch,
+        settled: Both::of(o, record).map_or_else(|| record.settled.clone(), Both::overwritable),
+        ..record.clone()
+    })
+}
+
 fn with_member(record: &Record, epoch: i64, place: Ordinal, uuid: Option<String>) -> Record {
     let mut new = Record {
         epoch,
         ..record.clone()
     };
     if uuid.is_some() {
-        new.settled = GtidSet::new();
+        (new.settled, new.given_up) = (GtidSet::new(), GtidSet::new());
     }
     if let Some(member) = new.in_sync.get_mut(place) {
         *member = uuid;

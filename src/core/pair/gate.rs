@@ -46,6 +46,7 @@ mod tests {
             epoch: 7,
             in_sync: [Some("a".into()), Some("b".into())],
             settled: GtidSet::new(),
+            given_up: GtidSet::new(),
         };
         let alone = Record {
             in_sync: [None, Some("b".into())],

@@ -2,6 +2,7 @@
 
 mod action;
 mod compare;
+mod consent;
 mod decide;
 mod durable;
 pub mod gate;

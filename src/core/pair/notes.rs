@@ -173,7 +173,7 @@ fn recorded(o: &Observed, state: &State, r: &Record) -> Note {
         ),
         State::Failover(cause) => Note::warning(reasons::FAILOVER, change(cause.describe())),
         State::AcceptingLoss(cause, _) => {
-            let lost = promotion::given_up(o, r.passive(), r.active);
+            let lost = promotion::given_up(o, r.passive(), r.active, &r.given_up);
             let lost = lost.map_or_else(|| "not known".to_owned(), |set| set.to_string());
             Note::warning(
                 reasons::DATA_LOSS_ACCEPTED,

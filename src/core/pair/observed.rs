@@ -25,6 +25,8 @@ pub struct Record {
     pub in_sync: [Option<String>; 2],
     /// Errant transactions of the passive server that it need not keep: they were saved, or a person gave them up (rule P8). Until it joins.
     pub settled: GtidSet,
+    /// What the active server had received and not applied when a person gave it up: it is thrown away, not applied.
+    pub given_up: GtidSet,
 }
 
 impl Record {
@@ -84,6 +86,8 @@ pub struct Observed {
     pub preferred_seen: Option<Ordinal>,
     /// The epoch that the annotation `shardwright.dev/accept-data-loss` names.
     pub accepted_loss: Option<i64>,
+    /// The same, as it was there before anything asked for it.
+    pub ignored_loss: Option<i64>,
     /// This process has sent a CLONE into the server at the place a moment ago, of which nothing need be seen yet.
     pub copying: [bool; 2],
     /// Errant transactions that have been saved in this epoch, whole.
@@ -470,10 +474,6 @@ pub enum CloneStage {
 }
 
 impl Observed {
-    /// A person has accepted that data is lost, at this very epoch: so it holds once.
-    pub fn loss_accepted(&self) -> bool {
-        self.accepted_loss == Some(self.epoch)
-    }
     /// Whether the server at `place` is being copied over: it says so itself, or has just been told to.
     pub fn copied_over(&self, place: Ordinal) -> bool {
         let runs = |s: &ServerState| s.clone.as_ref().is_some_and(|c| c.stage == CloneStage::Running);

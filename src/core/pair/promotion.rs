@@ -103,9 +103,15 @@ pub fn unapplied(server: &ServerState) -> GtidSet {
         .map_or_else(GtidSet::new, |c| c.unapplied(&server.executed_later))
 }
 
-/// Transactions that the one that is given up had and the other one has not, as far as this process knows.
-pub fn given_up(o: &Observed, lost: Ordinal, kept: Ordinal) -> Option<GtidSet> {
-    let had = o.last_executed.get(lost)?.as_ref()?;
+/// Transactions that the one that is given up had and the other one will not have, as far as this process knows: what that one received
+/// and is `discarded` is among them.
+pub fn given_up(o: &Observed, lost: Ordinal, kept: Ordinal, discarded: &GtidSet) -> Option<GtidSet> {
     let server = o.side(kept).up()?;
-    Some(had.minus(&server.executed_later).minus(&unapplied(server)))
+    match o.last_executed.get(lost)? {
+        Some(had) => {
+            let applied = unapplied(server).minus(discarded);
+            Some(had.minus(&server.executed_later).minus(&applied).union(discarded))
+        }
+        None => Some(discarded.clone()).filter(|set| !set.is_empty()),
+    }
 }

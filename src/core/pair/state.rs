@@ -4,7 +4,7 @@ use super::{
     compare::{Both, Threads, adrift, applier_fault, idle, threads},
     observed::{Observed, Ordinal, Record, STRICT_TIMEOUT, ServerState},
     promotion::{self, Cause, Unfit},
-    replace,
+    reasons, replace,
 };
 use crate::core::{credentials, gtid::GtidSet};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -57,9 +57,9 @@ pub enum State {
     ActiveUnfit {
         /// Number and text of the applier's error.
         error: (u32, String),
-        /// A person has accepted that it is lost.
-        accepted: bool,
     },
+    /// The active server is closed, and a person has given up what it received as a passive one.
+    Discarding,
     /// The active server is closed.
     ActiveClosed {
         /// Transactions that it received as a passive one and has not applied.
@@ -187,13 +187,12 @@ pub fn state(o: &Observed, now: Timestamp) -> State {
     let Some(record) = &o.record else {
         return unrecorded(o);
     };
-    let p = record.passive();
     if let Some(cause) = promotion::cause(o, record) {
         match promotion::fitness(o, record) {
             Ok(()) => return State::Failover(cause),
             // It answers, and nobody can take over: it is looked after as it is.
             Err(_) if cause == Cause::DiskFull => {}
-            Err(unfit) if o.loss_accepted() && o.side(p).up().is_some() && unfit != Unfit::Leaving => {
+            Err(unfit) if o.promotion_accepted(&unfit) => {
                 return State::AcceptingLoss(cause, unfit);
             }
             Err(unfit) => return State::NoFailover(cause, unfit),
@@ -203,11 +202,12 @@ pub fn state(o: &Observed, now: Timestamp) -> State {
 }
 
 fn unrecorded(o: &Observed) -> State {
+    let alone = o.loss_accepted(&[reasons::WAITING_FOR_SERVERS]);
     let (a, b) = match (o.side(0).up(), o.side(1).up()) {
         (Some(a), Some(b)) => (a, b),
         // A person says that the other one will not come back.
-        (Some(_), None) if o.loss_accepted() => return State::Electing { active: 0 },
-        (None, Some(_)) if o.loss_accepted() => return State::Electing { active: 1 },
+        (Some(_), None) if alone => return State::Electing { active: 0 },
+        (None, Some(_)) if alone => return State::Electing { active: 1 },
         _ => return State::WaitingForServers,
     };
     if a.uuid == b.uuid {
@@ -242,7 +242,7 @@ fn serving(o: &Observed, record: &Record, now: Timestamp) -> Option<State> {
         return Some(State::SwitchOver(why));
     }
     if !active.writable() {
-        return Some(closed(o, active));
+        return Some(closed(o, record, active));
     }
     if let Some(state) = waiting(o, record, active, now) {
         return Some(state);
@@ -259,15 +259,16 @@ fn serving(o: &Observed, record: &Record, now: Timestamp) -> Option<State> {
 }
 
 /// The recorded active server is closed.
-fn closed(o: &Observed, active: &ServerState) -> State {
-    let unapplied = promotion::unapplied(active).count();
+fn closed(o: &Observed, record: &Record, active: &ServerState) -> State {
+    let left = promotion::unapplied(active);
     let fault = active.channel.as_ref().and_then(applier_fault);
     match fault {
-        Some(error) if unapplied > 0 => State::ActiveUnfit {
-            error,
-            accepted: o.loss_accepted(),
+        _ if !left.is_empty() && left.is_subset_of(&record.given_up) => State::Discarding,
+        Some(_) if !left.is_empty() && o.loss_accepted(&[reasons::PROMOTION_UNFIT]) => State::Discarding,
+        Some(error) if !left.is_empty() => State::ActiveUnfit { error },
+        _ => State::ActiveClosed {
+            unapplied: left.count(),
         },
-        _ => State::ActiveClosed { unapplied },
     }
 }
 

@@ -1,16 +1,20 @@
 //! The record and the rest of `MySQLPair.status`: read and written in one place.
 
 use super::{
+    consent,
     decide::Decision,
     durable::durable,
     observed::{Before, Desired, Observed, Ordinal, Record},
     verdict,
     wish::Wish,
 };
-use crate::api::{
-    MySQLPairStatus, conditions,
-    mysql_pair::{InSyncMember, Place, Role, SETTLED_LENGTH, ServerStatus},
-    names,
+use crate::{
+    api::{
+        MySQLPairStatus, conditions,
+        mysql_pair::{InSyncMember, Place, Role, SETTLED_LENGTH, ServerStatus},
+        names,
+    },
+    core::gtid::GtidSet,
 };
 use k8s_openapi::jiff::Timestamp;
 
@@ -36,14 +40,15 @@ pub fn record(pair: &str, status: &MySQLPairStatus) -> Option<Record> {
         active,
         epoch: status.epoch,
         in_sync,
-        // What cannot be read settles nothing.
-        settled: status
-            .settled_errant
-            .as_deref()
-            .and_then(|s| s.parse().ok())
-            .unwrap_or_default(),
+        settled: set(status.settled_errant.as_deref()),
+        given_up: set(status.given_up.as_deref()),
     };
     record.member(active).is_some().then_some(record)
+}
+
+/// What cannot be read settles nothing.
+fn set(text: Option<&str>) -> GtidSet {
+    text.and_then(|s| s.parse().ok()).unwrap_or_default()
 }
 
 /// The place that a status calls active, also when that is no record.
@@ -66,9 +71,11 @@ impl Record {
             })
             .collect();
         status.in_sync_servers = format!("{}/2", self.members());
-        // One that is longer is not kept: were the copy to fail, it would be saved again.
-        status.settled_errant =
-            Some(self.settled.to_string()).filter(|set| !set.is_empty() && set.len() <= SETTLED_LENGTH);
+        // One that is longer is not kept: were the copy to fail, it would be saved again, and a person asked again.
+        let kept =
+            |set: &GtidSet| Some(set.to_string()).filter(|s| !s.is_empty() && s.len() <= SETTLED_LENGTH);
+        status.settled_errant = kept(&self.settled);
+        status.given_up = kept(&self.given_up);
     }
 }
 
@@ -113,6 +120,7 @@ pub fn status(
     if matches!(d.wish, Wish::Done | Wish::Refused(_)) {
         new.observed_preferred_active = o.preferred.map(Place::of);
     }
+    new.ignored_accept_data_loss = consent::ignored(o, &d.overall);
     conditions::set(&mut new.conditions, &d.overall.said(), generation, now);
     conditions::set(&mut new.conditions, &[durable(o)], generation, now);
     new

@@ -1,5 +1,6 @@
 //! One test a row of the table in `docs/failover.md`, and what stands beside it.
 
+mod consent;
 mod failover;
 mod lifecycle;
 mod passive;
@@ -154,6 +155,7 @@ pub(super) fn fresh() -> Observed {
         preferred: None,
         preferred_seen: None,
         accepted_loss: None,
+        ignored_loss: None,
         copying: [false; 2],
         saved: GtidSet::new(),
         saved_by_name: GtidSet::new(),
@@ -172,6 +174,7 @@ fn healthy() -> Observed {
         epoch: 2,
         in_sync: UUIDS.map(|u| Some(u.to_owned())),
         settled: GtidSet::new(),
+        given_up: GtidSet::new(),
     });
     o.epoch = 2;
     for i in [0, 1] {
@@ -253,6 +256,7 @@ fn says(d: &Decision, reason: &str, stalled: bool) {
 fn waiting_for_servers() {
     let mut o = fresh();
     down(&mut o, 1);
+    o.sides[1].pod.as_mut().unwrap().created = now();
     let d = run(&o);
     assert_eq!((d.state.clone(), d.actions.len()), (State::WaitingForServers, 0));
     says(&d, reasons::WAITING_FOR_SERVERS, false);

@@ -2,6 +2,7 @@
 
 use super::{
     action::Action,
+    consent,
     observed::{
         CloneStage, Desired, Observed, Ordinal, PodState, Receiver, Server, Trouble, TroubleKind, Volume,
     },
@@ -9,7 +10,10 @@ use super::{
     reasons,
     state::{Circle, Rebuild, State},
 };
-use crate::api::{conditions::Overall, names};
+use crate::{
+    api::{conditions::Overall, names},
+    core::gtid::GtidSet,
+};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// Words for the state of one server.
@@ -96,6 +100,20 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
         None if !o.finalizer => return working(reasons::CREATING, "the pair is new"),
         None => {}
     }
+    // What only a person can decide comes before what else is amiss: nobody takes writes, or nothing goes on, until it is.
+    if consent::asks(o, state, now) {
+        let asks = of_state(o, state, now);
+        let more = [0, 1].into_iter().find_map(|i| Some((i, trouble(o, i, now)?)));
+        let more = more.map(|(i, t)| format!(". {}: {}", o.pod_name(i), t.message));
+        return match (asks, more) {
+            (Overall::Stalled { reason, message }, Some(more)) => stalled(reason, message + &more),
+            (asks, _) => asks,
+        };
+    }
+    if let Some(reason) = consent::used(o, state) {
+        let what = of_state(o, state, now);
+        return stalled(reason, format!("the loss is accepted: {}", what.message()));
+    }
     match &o.desired {
         Desired::Refused { reason, message } => return stalled(reason, message.clone()),
         Desired::ClusterMissing { cluster } => {
@@ -128,7 +146,7 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
         State::Healthy | State::Failover(_) | State::ActiveClosed { .. }
     ) && let Some(i) = disk_full(o)
     {
-        let what = of_state(o, state);
+        let what = of_state(o, state, now);
         return stalled(
             reasons::DISK_FULL,
             format!(
@@ -138,7 +156,7 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
             ),
         );
     }
-    let base = of_state(o, state);
+    let base = of_state(o, state, now);
     let rolling = [0, 1].into_iter().any(|i| o.outdated(i))
         || actions.iter().any(|a| matches!(a, Action::DeletePod { .. }));
     match (base, rolling) {
@@ -152,7 +170,7 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
 }
 
 /// The third column of the table.
-fn of_state(o: &Observed, state: &State) -> Overall {
+fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
     let name = |i: Ordinal| o.pod_name(i);
     let (active, passive) = o.record.as_ref().map_or((0, 1), |r| (r.active, r.passive()));
     let (a, p) = (name(active), name(passive));
@@ -163,13 +181,21 @@ fn of_state(o: &Observed, state: &State) -> Overall {
                 .filter(|i| o.side(*i).up().is_none())
                 .map(|i| format!("{} ({})", name(i), word(o, i)))
                 .collect();
-            working(
-                reasons::WAITING_FOR_SERVERS,
-                format!(
-                    "both servers are needed before the first decision; waiting for {}",
-                    waiting.join(", ")
+            let waiting = format!(
+                "both servers are needed before the first decision; waiting for {}",
+                waiting.join(", ")
+            );
+            match o.waits_in_vain(now) {
+                Some(there) => stalled(
+                    reasons::WAITING_FOR_SERVERS,
+                    format!(
+                        "{waiting}. Bring it back. To go on with {} alone, and without what only the other one has, {}",
+                        name(there),
+                        annotate(o)
+                    ),
                 ),
-            )
+                None => working(reasons::WAITING_FOR_SERVERS, waiting),
+            }
         }
         State::SameServerUuid => stalled(
             reasons::SAME_SERVER_UUID,
@@ -180,7 +206,7 @@ fn of_state(o: &Observed, state: &State) -> Overall {
         } => stalled(
             reasons::DIVERGED_SERVERS,
             format!(
-                "each server has transactions that the other one lacks; neither is opened. Only {}: {only_a}. Only {}: {only_b}. Empty the volume of the one that is not wanted",
+                "each server has transactions that the other one lacks; neither is opened. Empty the volume of the one that is not wanted. Only {}: {only_a}. Only {}: {only_b}",
                 name(0),
                 name(1),
             ),
@@ -211,13 +237,16 @@ fn of_state(o: &Observed, state: &State) -> Overall {
         ),
         State::ActiveUnfit {
             error: (number, text),
-            ..
         } => stalled(
             reasons::PROMOTION_UNFIT,
             format!(
                 "{a} is the active server and cannot be opened: what it received cannot be applied: {text} ({number}). {}",
                 accept(o)
             ),
+        ),
+        State::Discarding => working(
+            reasons::OPENING,
+            format!("{a} throws away what it received and a person has given up, and is opened"),
         ),
         State::ActiveClosed { unapplied: 0 } => working(reasons::OPENING, format!("{a} is being opened")),
         State::ActiveClosed { unapplied } => working(
@@ -285,7 +314,7 @@ fn of_state(o: &Observed, state: &State) -> Overall {
         State::Errant { set, too_many: true } => stalled(
             reasons::ERRANT_TRANSACTIONS,
             format!(
-                "{a} takes writes; {p} has more transactions that {a} lacks than can be saved, nothing is taken from it: {set}. Save what is wanted of them, then {}",
+                "{a} takes writes; {p} has transactions that {a} lacks and that could be saved by name only, nothing is taken from it. Save what is wanted of them, then {}: {set}",
                 annotate(o)
             ),
         ),
@@ -336,10 +365,16 @@ fn copied(o: &Observed, place: Ordinal) -> Option<String> {
 
 /// The way out that only a person can choose.
 fn annotate(o: &Observed) -> String {
+    let early = o.accepted_loss == Some(o.epoch) && o.ignored_loss == o.accepted_loss;
     format!(
-        "set the annotation `{}: \"{}\"`",
+        "set the annotation `{}: \"{}\"`{}",
         names::ACCEPT_DATA_LOSS_ANNOTATION,
-        o.epoch
+        o.epoch,
+        if early {
+            " (take away the one that is there: it was before this was asked)"
+        } else {
+            ""
+        }
     )
 }
 
@@ -373,9 +408,9 @@ fn no_failover(o: &Observed, cause: Cause, unfit: &Unfit) -> Overall {
             ),
         ),
         Unfit::NotMember => {
-            let missing = promotion::given_up(o, active, passive)
+            let missing = promotion::given_up(o, active, passive, &GtidSet::new())
                 .filter(|set| !set.is_empty())
-                .map_or_else(String::new, |set| format!("; it is known to lack {set}"));
+                .map_or_else(String::new, |set| format!(". It is known to lack {set}"));
             stalled(
                 if lost {
                     reasons::ACTIVE_DATA_LOST
@@ -383,7 +418,7 @@ fn no_failover(o: &Observed, cause: Cause, unfit: &Unfit) -> Overall {
                     reasons::NOT_IN_SYNC
                 },
                 format!(
-                    "{gone}; {p} is not in sync and may lack transactions that were acknowledged{missing}. Bring {a} back. {}",
+                    "{gone}; {p} is not in sync and may lack transactions that were acknowledged. Bring {a} back. {}{missing}",
                     accept(o)
                 ),
             )
@@ -405,7 +440,7 @@ fn no_failover(o: &Observed, cause: Cause, unfit: &Unfit) -> Overall {
         Unfit::DiskFull => stalled(
             reasons::DISK_FULL,
             format!(
-                "{gone}; the volume of {p} is full as well. Free space, or let `mysql.storage.size` grow"
+                "{gone}; the volume of {p} is full as well. Free space, or let `mysql.storage.size` grow: it takes over as soon as it has room"
             ),
         ),
     }

@@ -225,6 +225,7 @@ fn recorded(r: &Recorded) -> Record {
         let uuid = r.member(place)?;
         (0..SELVES).find(|me| observe::uuid(*me) == uuid)
     };
+    assert!(r.given_up.is_empty(), "nobody gives anything up in the model");
     Record {
         active: r.active,
         members: [member(0), member(1)],

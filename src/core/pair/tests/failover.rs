@@ -80,6 +80,7 @@ fn the_old_active_server_is_fenced_after_the_new_one_was_opened_and_at_once_when
         epoch: 3,
         in_sync: [None, Some(UUIDS[1].into())],
         settled: GtidSet::new(),
+        given_up: GtidSet::new(),
     });
     up(&mut o, 1).channel = Some(stopped(0));
     assert_eq!(
@@ -193,6 +194,7 @@ fn a_person_may_accept_the_loss_once() {
     let mut o = active_dead();
     o.record.as_mut().unwrap().in_sync[1] = None;
     o.last_executed[0] = Some(gtids("a:1-12"));
+    o.before.stalled = Some(reasons::NOT_IN_SYNC.into());
     o.accepted_loss = Some(1);
     assert_eq!(
         run(&o).state,
@@ -208,20 +210,9 @@ fn a_person_may_accept_the_loss_once() {
         .unwrap();
     assert!(note.note.contains(&gtids("a:11-12").to_string()), "{}", note.note);
     assert_eq!(d.change.map(|c| c.kind), Some(ChangeKind::AcceptedLoss));
-    // What cannot be applied is thrown away first.
-    let mut o = active_dead();
-    o.accepted_loss = Some(2);
-    let c = up(&mut o, 1).channel.as_mut().unwrap();
-    (c.applier, c.applier_error) = (false, Some((1062, "Duplicate entry".into())));
-    assert_eq!(steps(&run(&o)), ["Discard(1)", "Record", "Open(1)"]);
     // Nobody is left to go on with.
     down(&mut o, 1);
     assert!(run(&o).actions.is_empty());
-    // Before the first record as well.
-    let mut o = fresh();
-    down(&mut o, 0);
-    o.accepted_loss = Some(0);
-    assert_eq!(run(&o).state, State::Electing { active: 1 });
 }
 
 #[test]
@@ -290,8 +281,14 @@ fn active_unfit() {
     let d = run(&o);
     assert_eq!(steps(&d), ["StopReceiver(0)", "Apply(0)"]);
     says(&d, reasons::PROMOTION_UNFIT, true);
+    o.before.stalled = Some(reasons::PROMOTION_UNFIT.into());
     o.accepted_loss = Some(2);
-    assert_eq!(steps(&run(&o)), ["Discard(0)"]);
+    let d = run(&o);
+    assert_eq!(
+        (&d.state, steps(&d)),
+        (&State::Discarding, vec!["Record".into(), "Discard(0)".into()])
+    );
+    assert!(d.notes.iter().any(|n| n.reason == reasons::RELAY_LOG_DISCARDED));
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn errant_transactions_are_saved_before_the_server_is_copied_over() {
     assert!(d.actions.is_empty());
     says(&d, reasons::ERRANT_TRANSACTIONS, true);
     assert!(d.overall.message().contains(&gtids("b:1-2").to_string()));
-    o.accepted_loss = Some(2);
+    (o.before.stalled, o.accepted_loss) = (Some(reasons::ERRANT_TRANSACTIONS.into()), Some(2));
     assert_eq!(done(&run(&o)), [Action::Rebuild { server: 1, donor: 0 }]);
 }
 
@@ -143,6 +143,7 @@ fn what_was_saved_or_accepted_stays_so_until_the_server_joins() {
         let mut o = o.clone();
         if accepted {
             (o.saved_by_name, o.accepted_loss) = (gtids("b:1-2"), Some(2));
+            o.before.stalled = Some(reasons::ERRANT_TRANSACTIONS.into());
         } else {
             o.saved = gtids("b:1-2");
         }

@@ -61,8 +61,8 @@ pub struct Replacement {
     /// Who does it.
     #[serde(default)]
     pub mode: ReplacementMode,
-    /// How long its node is not Ready or not there, or its volume is lost, in seconds, before it is replaced on another node. Has no
-    /// effect in mode Manual.
+    /// How long it is away, in seconds, with its node not Ready or not there for as long, or its volume lost, before it is replaced on
+    /// another node. Has no effect in mode Manual.
     #[serde(default = "replacement_after")]
     #[schemars(range(min = 60, max = 604_800))]
     pub after_seconds: i32,

@@ -22,9 +22,8 @@ pub fn due(o: &Observed, now: Timestamp) -> bool {
         .as_ref()
         .and_then(|p| p.node_gone.as_ref())
         .map(|n| n.since);
-    // Of a volume that is lost the API does not say since when.
-    let volume = o.adrift_since.filter(|_| side.volume == Volume::Lost);
-    node.into_iter()
-        .chain(volume)
-        .any(|since| now.duration_since(since) > patience)
+    let long = |since: Timestamp| now.duration_since(since) > patience;
+    // The kubelet may have been away for long while the server was there all the time, or came back a moment ago. Of a volume that is lost
+    // the API does not say since when.
+    o.adrift_since.is_some_and(long) && (node.is_some_and(long) || side.volume == Volume::Lost)
 }

@@ -495,6 +495,11 @@ fn replacing() {
     gone(&mut o, 1700);
     assert_eq!(run(&o).state, State::PassiveUnavailable);
     gone(&mut o, 1900);
+    // Its node was away for long; it was not.
+    assert_eq!(run(&o).state, State::PassiveUnavailable);
+    o.adrift_since = Some(now() - SignedDuration::from_secs(1700));
+    assert_eq!(run(&o).state, State::PassiveUnavailable);
+    o.adrift_since = Some(now() - SignedDuration::from_secs(1900));
     let d = run(&o);
     assert_eq!(steps(&d), [r#"Replace { place: 1, uid: Some("pod-1") }"#]);
     says(&d, reasons::REPLACING, false);

@@ -149,6 +149,7 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
         purged: gtid(&get::<String>(row, 5)?)?,
         channel: channel(&channels, &applier_errors)?,
         source: source(&semi_sync),
+        semi_sync: has_plugins(&semi_sync),
         acknowledges: is_on(&semi_sync, "rpl_semi_sync_replica_enabled"),
         sync_relay_log: get(row, 7)?,
         disk_full: full.first().map_or(Ok(0), |r| get::<i64>(r, 0))? > 0,
@@ -173,6 +174,12 @@ pub async fn executed(s: &mut Session, reach: Option<(&GtidSet, f32)>) -> Result
     }
     let row = s.row(deadline::QUERY, "SELECT @@GLOBAL.gtid_executed").await?;
     gtid(&get::<String>(&row, 0)?)
+}
+
+fn has_plugins(semi_sync: &HashMap<String, String>) -> bool {
+    ["rpl_semi_sync_source_enabled", "rpl_semi_sync_replica_enabled"]
+        .iter()
+        .all(|name| semi_sync.contains_key(*name))
 }
 
 fn channel(channels: &[Row], errors: &[Row]) -> Result<Option<Channel>, Error> {
@@ -312,6 +319,7 @@ mod tests {
     #[test]
     fn a_server_without_the_plugins_neither_waits_nor_acknowledges() {
         assert_eq!(source(&HashMap::new()), SourceSide::default());
+        assert!(!has_plugins(&HashMap::new()));
     }
 
     #[test]

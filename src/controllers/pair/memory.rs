@@ -5,8 +5,8 @@ use crate::{
     core::{
         gtid::GtidSet,
         pair::{
-            Change, Record,
-            observed::{Server, ServerState, Volume},
+            Action, Change, Decision, GRACE, Record, State,
+            observed::{Server, ServerState, Tries, Volume},
         },
     },
     observe::{pair::FoundCopy, servers::Seen},
@@ -23,6 +23,14 @@ use std::{
 pub struct Memory {
     /// Since when its passive server has not been following.
     pub adrift: Option<Timestamp>,
+    /// Since when replication of its passive server stops with an error, and when it was last seen to have done so.
+    pub broken: Option<(Timestamp, Timestamp)>,
+    /// How often its passive server was made to follow since it last did.
+    pub follows: Tries,
+    /// How often its passive server was begun to be copied since it was last a member.
+    pub copies: Tries,
+    /// Which passive server that is, by place and `server_uuid`.
+    tried: Option<(usize, String)>,
     /// Since when its active server has had no acknowledgement.
     pub unheard: Option<Timestamp>,
     /// Whose acknowledged commits were counted last, how many there were, and since when others have waited without one more of them.
@@ -77,6 +85,18 @@ impl Memory {
                 *last = Some(s.executed_later.clone());
             }
         }
+        if let Some(r) = record {
+            if let Some(Server::Up(s)) = seen.get(r.passive()).map(|s| &s.server) {
+                let passive = Some((r.passive(), s.uuid.clone()));
+                if self.tried != passive {
+                    (self.follows, self.copies, self.broken) = (Tries::default(), Tries::default(), None);
+                    self.tried = passive;
+                }
+            }
+            if r.members() == 2 {
+                self.copies = Tries::default();
+            }
+        }
         let active = record.and_then(|r| match &seen.get(r.active)?.server {
             Server::Up(s) if r.members() == 2 => Some(s.as_ref()),
             _ => None,
@@ -102,12 +122,38 @@ impl Memory {
         since.filter(|_| stands)
     }
 
-    /// Takes note of whether the passive server follows.
-    pub fn follows(&mut self, following: bool, now: Timestamp) {
+    /// Takes note of whether the passive server follows, and of whether its replication is broken.
+    pub fn decided(&mut self, decision: &Decision, now: Timestamp) {
+        self.follows(decision.following, decision.broken, now);
+    }
+
+    fn follows(&mut self, following: bool, broken: bool, now: Timestamp) {
         if following {
-            self.adrift = None;
-        } else {
-            self.adrift.get_or_insert(now);
+            (self.adrift, self.broken, self.follows) = (None, None, Tries::default());
+            return;
+        }
+        self.adrift.get_or_insert(now);
+        if broken {
+            // It runs for a moment each time it is started. One that has run for long has another error.
+            let lately = |(_, last): &(Timestamp, Timestamp)| now.duration_since(*last) <= GRACE;
+            let since = self.broken.filter(lately).map_or(now, |(since, _)| since);
+            self.broken = Some((since, now));
+        }
+    }
+
+    /// Takes note of what was done about the passive server.
+    pub fn did(&mut self, decision: &Decision, now: Timestamp) {
+        for action in &decision.actions {
+            match action {
+                Action::Follow { .. } if matches!(decision.state, State::PassiveDetached { .. }) => {
+                    self.follows = self.follows.again(now);
+                }
+                Action::Rebuild { .. } => {
+                    self.copies = self.copies.again(now);
+                    (self.follows, self.broken) = (Tries::default(), None);
+                }
+                _ => {}
+            }
         }
     }
 }
@@ -157,6 +203,7 @@ mod tests {
                 acknowledged,
                 timeout: 1000,
             },
+            semi_sync: true,
             acknowledges: true,
             sync_relay_log: 1,
             disk_full: false,
@@ -234,10 +281,44 @@ mod tests {
     #[test]
     fn the_grace_of_a_passive_server_runs_from_when_it_ceased_to_follow() {
         let mut m = Memory::default();
-        m.follows(false, at(1));
-        m.follows(false, at(5));
+        m.follows(false, false, at(1));
+        m.follows(false, false, at(5));
         assert_eq!(m.adrift, Some(at(1)));
-        m.follows(true, at(6));
+        m.follows(true, false, at(6));
         assert_eq!(m.adrift, None);
+    }
+
+    #[test]
+    fn an_error_counts_from_when_it_came_up_and_while_it_comes_up_again_and_again() {
+        let mut m = Memory::default();
+        // It was copied and catches up for long.
+        m.follows(false, false, at(1));
+        for second in [100, 106, 125] {
+            m.follows(false, true, at(second));
+            m.follows(false, false, at(second + 1));
+        }
+        assert_eq!(m.broken, Some((at(100), at(125))));
+        m.follows(false, true, at(200));
+        assert_eq!(m.broken, Some((at(200), at(200))));
+        m.follows(true, false, at(201));
+        assert_eq!(m.broken, None);
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_counts_for_one_server_until_it_is_a_member() {
+        let mut m = Memory::default();
+        let look = |m: &mut Memory, members, second| {
+            m.saw(Some(&record(members)), &[Seen::absent(), up(0, 0, 1)], at(second));
+        };
+        look(&mut m, 1, 1);
+        (m.copies, m.follows) = (Tries::default().again(at(1)), Tries::default().again(at(2)));
+        look(&mut m, 1, 3);
+        assert_eq!((m.copies.count, m.follows.count), (1, 1));
+        look(&mut m, 2, 4);
+        assert_eq!((m.copies.count, m.follows.count), (0, 1));
+        // Another one at its place.
+        m.tried = Some((1, "another".into()));
+        look(&mut m, 1, 5);
+        assert_eq!(m.follows.count, 0);
     }
 }

@@ -133,7 +133,7 @@ fn decide(shared: &Shared, look: &Look, kept: Kept, now: Timestamp) -> (Observed
         .of(&uid, |m| m.saw(record.as_ref(), &look.seen, now));
     let observed = observed(shared, look, record, kept);
     let decision = pair::decide(&observed, now);
-    shared.memories.of(&uid, |m| m.follows(decision.following, now));
+    shared.memories.of(&uid, |m| m.decided(&decision, now));
     (observed, decision)
 }
 
@@ -159,6 +159,10 @@ async fn act(
     let (done, result) = hands.act(&decision).await;
     if result.is_ok() && decision.actions.contains(&Step::RemoveFinalizer) {
         return Ok(Round::Gone);
+    }
+    if result.is_ok() {
+        let uid = look.found.pair.uid().unwrap_or_default();
+        shared.memories.of(&uid, |m| m.did(&decision, now));
     }
     measure(shared, &decision, &done, result.as_ref().err());
     let mut change = changed(shared, &look.found, &decision, &done, detected);

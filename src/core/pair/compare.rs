@@ -3,10 +3,10 @@
 use super::{
     observed::{Channel, CloneStage, Observed, Receiver, Record, ServerState, other},
     reasons,
-    state::{COPY_RATHER, GRACE, REBUILD_RETRY, Rebuild},
+    state::{COPY_RATHER, GRACE, REBUILD_RETRY, REBUILD_RETRY_LONGEST, Rebuild},
 };
 use crate::core::gtid::GtidSet;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 /// Errors of an applier that its relay log is to blame for: it is fetched again.
@@ -79,6 +79,11 @@ pub(super) fn idle(c: Option<&Channel>) -> bool {
 
 pub(super) fn adrift(o: &Observed, now: Timestamp) -> bool {
     o.adrift_since
+        .is_some_and(|since| now.duration_since(since) > GRACE)
+}
+
+pub(super) fn broken_for_long(o: &Observed, now: Timestamp) -> bool {
+    o.broken_since
         .is_some_and(|since| now.duration_since(since) > GRACE)
 }
 
@@ -172,28 +177,38 @@ impl<'a> Both<'a> {
         errant.minus(&errant.minus(&self.settled()))
     }
 
-    pub fn rebuild(self) -> Rebuild {
+    /// A copy that failed is tried again, and so is one that was completed and did not make it a member: each time later.
+    pub fn rebuild(self, now: Timestamp) -> Rebuild {
         if !self.active.can_clone || !self.passive.can_clone {
             return Rebuild::Impossible;
         }
-        let failed = self
-            .passive
-            .clone
-            .as_ref()
-            .filter(|c| c.stage == CloneStage::Failed);
-        let Some(run) = failed else {
-            return Rebuild::Now { failed: None };
+        let (run, copies) = (self.passive.clone.as_ref(), self.o.copies);
+        let failed = match run {
+            Some(c) if c.stage == CloneStage::Failed => c
+                .error
+                .as_ref()
+                .map_or_else(|| "interrupted".to_owned(), |(n, text)| format!("{text} ({n})")),
+            _ if copies.count > 0 => {
+                format!("it was begun {} times and has not made it a member", copies.count)
+            }
+            _ => return Rebuild::Now { failed: None },
         };
-        let failed = run
-            .error
-            .as_ref()
-            .map_or_else(|| "interrupted".to_owned(), |(n, text)| format!("{text} ({n})"));
-        if run.ended_ago.is_some_and(|s| s < REBUILD_RETRY) {
+        let ended = run.and_then(|c| c.ended_ago).map(SignedDuration::from_secs);
+        let begun = copies.last.map(|last| now.duration_since(last));
+        let ago = ended.into_iter().chain(begun).min();
+        if ago.is_some_and(|ago| ago < copies.patience(REBUILD_RETRY, REBUILD_RETRY_LONGEST)) {
             Rebuild::Later { failed }
         } else {
             Rebuild::Now { failed: Some(failed) }
         }
     }
+}
+
+/// Whether replication of the passive server stopped with an error.
+pub fn passive_broken(o: &Observed) -> bool {
+    let both = o.record.as_ref().and_then(|r| Both::of(o, r));
+    let channel = both.and_then(Both::channel);
+    channel.is_some_and(|c| matches!(threads(c), Threads::Broken(_)))
 }
 
 /// Whether the passive server is what it should be, apart from the record: while it is not, the grace period runs.

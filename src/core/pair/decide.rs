@@ -58,6 +58,8 @@ pub struct Decision {
     pub notes: Vec<Note>,
     /// Whether the passive server follows: while it does not, the grace period runs.
     pub following: bool,
+    /// Its replication stopped with an error.
+    pub broken: bool,
     /// The actions make another server active.
     pub change: Option<Change>,
     /// What becomes of `spec.preferredActive`.
@@ -109,6 +111,7 @@ pub fn decide(o: &Observed, now: Timestamp) -> Decision {
         overall,
         notes,
         following: compare::passive_follows(o),
+        broken: compare::passive_broken(o),
         wish,
         requeue,
         state,
@@ -204,7 +207,7 @@ fn comes_last(state: &State, may_wait: bool) -> bool {
 /// With each: whether it may be done after another one was opened, for it cannot acknowledge anything while nobody receives from it
 /// (rule P6).
 fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = (Ordinal, bool)> + 'a {
-    let needed = matches!(state, State::RebuildNeeded(_));
+    let needed = matches!(state, State::RebuildNeeded(Rebuild::Now { .. }));
     [0, 1].into_iter().filter_map(move |i| {
         let server = o.side(i).up()?;
         let copied = needed || o.copied_over(i);
@@ -330,7 +333,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
                 every: MANY_EVENTS,
             },
         ],
-        State::PassiveDetached => vec![
+        State::PassiveDetached { waits: false } => vec![
             again(record, epoch),
             Action::Follow {
                 server: passive,
@@ -370,6 +373,8 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
         | State::ActiveDenied
         | State::PassiveUnavailable
         | State::Rebuilding
+        | State::NoSemiSync { .. }
+        | State::PassiveDetached { waits: true }
         | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
         | State::Errant { too_many: true, .. }
         | State::CatchingUp { slowly: false }

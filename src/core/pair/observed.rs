@@ -71,6 +71,12 @@ pub struct Observed {
     pub credentials_since: Option<Timestamp>,
     /// Since when the passive server has not been following, as far as this process has seen.
     pub adrift_since: Option<Timestamp>,
+    /// Since when replication of the passive server stops with an error, as far as this process has seen.
+    pub broken_since: Option<Timestamp>,
+    /// How often this process has made the passive server follow since it last did.
+    pub follows: Tries,
+    /// How often this process has begun to copy the passive server since it was last a member.
+    pub copies: Tries,
     /// Since when the active server has had no acknowledgement although the record has two members, as far as this process has seen:
     /// no semi-sync client, or commits that wait while none gets through ([`ServerState::unheard`]).
     pub unheard_since: Option<Timestamp>,
@@ -102,6 +108,31 @@ pub struct Observed {
     pub sides: [Side; 2],
     /// What the status said before.
     pub before: Before,
+}
+
+/// What was tried in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tries {
+    /// How often.
+    pub count: u32,
+    /// When last.
+    pub last: Option<Timestamp>,
+}
+
+impl Tries {
+    /// With one more.
+    #[must_use]
+    pub fn again(self, now: Timestamp) -> Self {
+        Self {
+            count: self.count.saturating_add(1),
+            last: Some(now),
+        }
+    }
+    /// How long to wait after the last one: `first`, twice that after the second one, and so on, `longest` at most.
+    pub fn patience(self, first: SignedDuration, longest: SignedDuration) -> SignedDuration {
+        let doublings = self.count.saturating_sub(1).min(20);
+        first.saturating_mul(1 << doublings).min(longest)
+    }
 }
 
 /// `rpl_semi_sync_source_timeout` of `durability: Strict`: the longest there is, 49 days (rule P3).
@@ -312,6 +343,8 @@ pub struct ServerState {
     pub channel: Option<Channel>,
     /// Its source side of semi-synchronous replication.
     pub source: SourceSide,
+    /// Both plugins of semi-synchronous replication are there.
+    pub semi_sync: bool,
     /// `rpl_semi_sync_replica_enabled`: it acknowledges what it receives.
     pub acknowledges: bool,
     /// `sync_relay_log`: after so many events what it received is brought to the disk.

@@ -54,6 +54,8 @@ pub const REBUILDING_PASSIVE: &str = "RebuildingPassive";
 pub const REBUILD_FAILED: &str = "RebuildFailed";
 /// It would have to be copied, and a server has no clone plugin.
 pub const CLONE_UNAVAILABLE: &str = "CloneUnavailable";
+/// A server has not got the plugins of semi-synchronous replication.
+pub const SEMI_SYNC_UNAVAILABLE: &str = "SemiSyncUnavailable";
 /// The passive server is being made to follow.
 pub const ATTACHING: &str = "AttachingPassive";
 /// Replication stopped with an error.

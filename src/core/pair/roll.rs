@@ -31,7 +31,8 @@ pub fn outdated_passive(o: &Observed, state: &State) -> Option<Vec<Action>> {
         state,
         State::PassiveUnavailable
             | State::Errant { .. }
-            | State::PassiveDetached
+            | State::PassiveDetached { .. }
+            | State::NoSemiSync { .. }
             | State::PassiveStopped
             | State::Broken { .. }
             | State::CatchingUp { .. }

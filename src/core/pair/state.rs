@@ -1,7 +1,7 @@
 //! The state of a pair: which row of the table in `docs/failover.md` holds. The order of the questions is that of the table.
 
 use super::{
-    compare::{Both, Threads, adrift, applier_fault, idle, threads},
+    compare::{Both, Threads, adrift, applier_fault, broken_for_long, idle, threads},
     observed::{Observed, Ordinal, Record, STRICT_TIMEOUT, ServerState},
     promotion::{self, Cause, Unfit},
     reasons, replace,
@@ -13,8 +13,14 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub const GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// An empty server that lacks more transactions than this is copied rather than made to apply them one by one.
 pub const COPY_RATHER: u64 = 1000;
-/// Seconds between two tries to copy a server.
-pub const REBUILD_RETRY: i64 = 10;
+/// Between two tries to copy a server, after the first one; twice as long after each further one.
+pub const REBUILD_RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// The longest time between two of them.
+pub const REBUILD_RETRY_LONGEST: SignedDuration = SignedDuration::from_hours(1);
+/// The same for making a server follow.
+pub const FOLLOW_RETRY: SignedDuration = SignedDuration::from_secs(5);
+/// The longest time between two of them.
+pub const FOLLOW_RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(60);
 /// How long commits may wait for a passive server that answers the operator, before it is taken out of the record.
 pub const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
 /// The same for one that does not answer the operator: a commit that waits for a moment is no proof.
@@ -95,7 +101,15 @@ pub enum State {
         too_many: bool,
     },
     /// The passive server follows nobody, somebody else, or not as it should.
-    PassiveDetached,
+    PassiveDetached {
+        /// It was made to follow a moment ago, in vain.
+        waits: bool,
+    },
+    /// A server cannot acknowledge, or not wait for it: it has not got the plugins.
+    NoSemiSync {
+        /// Which.
+        at: Ordinal,
+    },
     /// The passive server would follow, but is stopped without an error.
     PassiveStopped,
     /// The replication of this one stopped with an error.
@@ -354,7 +368,7 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
         return State::Rebuilding;
     }
     if b.rebuild_needed(&errant) {
-        return State::RebuildNeeded(b.rebuild());
+        return State::RebuildNeeded(b.rebuild(now));
     }
     if !errant.is_empty() {
         return State::Errant {
@@ -362,15 +376,26 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
             set: errant,
         };
     }
+    let without = |i: &Ordinal| o.side(*i).up().is_some_and(|s| !s.semi_sync);
+    if b.record.member(p).is_none()
+        && let Some(at) = [p, b.record.active].into_iter().find(without)
+    {
+        return State::NoSemiSync { at };
+    }
+    let detached = State::PassiveDetached {
+        waits: o.follows.last.is_some_and(|last| {
+            now.duration_since(last) < o.follows.patience(FOLLOW_RETRY, FOLLOW_RETRY_LONGEST)
+        }),
+    };
     let stray = !b.stray().is_empty();
     let Some(channel) = b.channel().filter(|_| b.passive.acknowledges && !stray) else {
-        return State::PassiveDetached;
+        return detached;
     };
     match threads(channel) {
-        Threads::Refetch => return State::PassiveDetached,
+        Threads::Refetch => return detached,
         Threads::Stopped => return State::PassiveStopped,
-        Threads::Broken(_) if b.record.member(p).is_none() && adrift(o, now) => {
-            return State::RebuildNeeded(b.rebuild());
+        Threads::Broken(_) if b.record.member(p).is_none() && broken_for_long(o, now) => {
+            return State::RebuildNeeded(b.rebuild(now));
         }
         Threads::Broken(error) => return State::Broken { at: p, error },
         Threads::Connecting => return State::CatchingUp { slowly: false },

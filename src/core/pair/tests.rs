@@ -11,7 +11,7 @@ use super::{
     decide::{Children, Decision, decide},
     observed::{
         Before, Channel, Desired, FollowerAccount, Observed, PodState, Receiver, Record, Replacement,
-        STRICT_TIMEOUT, Server, ServerState, Side, SourceSide, Volume,
+        STRICT_TIMEOUT, Server, ServerState, Side, SourceSide, Tries, Volume,
     },
     reasons,
     state::{GRACE, Lost, State, UNHEARD, UNHEARD_AND_GONE},
@@ -93,6 +93,7 @@ pub(super) fn server(i: usize) -> ServerState {
             timeout: STRICT_TIMEOUT,
             ..SourceSide::default()
         },
+        semi_sync: true,
         acknowledges: true,
         sync_relay_log: 1,
         disk_full: false,
@@ -148,6 +149,9 @@ pub(super) fn fresh() -> Observed {
         account_mark: Some(MARK.into()),
         credentials_since: None,
         adrift_since: None,
+        broken_since: None,
+        follows: Tries::default(),
+        copies: Tries::default(),
         unheard_since: None,
         no_switchover_before: None,
         switchover_void: false,

@@ -51,6 +51,9 @@ const SCHEDULING_PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 /// A container that cannot be made yet may wait so long, for a Secret for instance that is being made.
 const START_PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
+/// So many copies may be made in a row before a person is called.
+const COPIES: u32 = 3;
+
 fn working(reason: &'static str, message: impl Into<String>) -> Overall {
     Overall::Working {
         reason,
@@ -288,6 +291,13 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
             reasons::PASSIVE_UNAVAILABLE,
             format!("{a} takes writes; {p} ({}) does not answer", word(o, passive)),
         ),
+        State::Rebuilding if o.copies.count > COPIES => stalled(
+            reasons::REBUILD_FAILED,
+            format!(
+                "{a} takes writes; {p} is being copied from it once more, {} times have not made it a member",
+                o.copies.count - 1
+            ),
+        ),
         State::Rebuilding | State::RebuildNeeded(Rebuild::Now { failed: None }) => working(
             reasons::REBUILDING_PASSIVE,
             format!(
@@ -297,7 +307,7 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
         ),
         State::RebuildNeeded(Rebuild::Now { failed: Some(e) } | Rebuild::Later { failed: e }) => stalled(
             reasons::REBUILD_FAILED,
-            format!("{a} takes writes; copying it to {p} failed and is tried again: {e}"),
+            format!("{a} takes writes; copying it to {p} failed and is tried again, each time later: {e}"),
         ),
         State::RebuildNeeded(Rebuild::Impossible) => stalled(
             reasons::CLONE_UNAVAILABLE,
@@ -318,7 +328,26 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
                 annotate(o)
             ),
         ),
-        State::PassiveDetached | State::PassiveStopped => working(
+        State::NoSemiSync { at } => stalled(
+            reasons::SEMI_SYNC_UNAVAILABLE,
+            format!(
+                "{a} takes writes, alone: {} has not got the plugins of semi-synchronous replication; use an image that has them{}",
+                name(*at),
+                if *at == active {
+                    ", then delete its Pod: it is not replaced while it serves alone"
+                } else {
+                    ""
+                }
+            ),
+        ),
+        State::PassiveDetached { .. } => working(
+            reasons::ATTACHING,
+            format!(
+                "{a} takes writes; {p} is made to follow it{}",
+                in_vain(o, passive)
+            ),
+        ),
+        State::PassiveStopped => working(
             reasons::ATTACHING,
             format!("{a} takes writes; {p} is made to follow it"),
         ),
@@ -361,6 +390,18 @@ fn copied(o: &Observed, place: Ordinal) -> Option<String> {
         mib => format!("{}.{} GiB", mib >> 10, ((mib & 1023) * 10) >> 10),
     };
     Some(format!(", {tenths}0% of about {size}").replace(", 00%", ", 0%"))
+}
+
+/// What it says of itself that was made to follow and does not.
+fn in_vain(o: &Observed, passive: Ordinal) -> String {
+    let why = last_error(o, passive).or_else(|| {
+        let mute = o.side(passive).up().is_some_and(|s| !s.acknowledges);
+        mute.then(|| "it does not acknowledge".to_owned())
+    });
+    match (o.follows.count, why) {
+        (0, _) | (_, None) => String::new(),
+        (n, Some(why)) => format!(", {n} times so far: {why}"),
+    }
 }
 
 /// The way out that only a person can choose.

@@ -14,7 +14,7 @@ use crate::{
             observed::{
                 Before, Channel, CloneRun, CloneStage, Desired, FollowerAccount, NodeGone, Observed,
                 PodState, Receiver, Record, Replacement, STRICT_TIMEOUT, Server, ServerState, Side,
-                SourceSide, Volume,
+                SourceSide, Tries, Volume,
             },
             state::{EACH_EVENT, LAGS_MUCH, MANY_EVENTS},
         },
@@ -153,6 +153,9 @@ pub fn observed(v: &View) -> Observed {
         account_mark: Some(MARK.into()),
         credentials_since: None,
         adrift_since: None,
+        broken_since: None,
+        follows: Tries::default(),
+        copies: Tries::default(),
         unheard_since: unheard.then_some(since),
         no_switchover_before: None,
         switchover_void: false,
@@ -170,6 +173,7 @@ pub fn observed(v: &View) -> Observed {
         before: Before::default(),
     };
     observed.adrift_since = (!passive_follows(&observed)).then_some(since);
+    observed.broken_since = observed.adrift_since;
     observed
 }
 
@@ -238,6 +242,7 @@ fn server(v: &View, i: usize) -> ServerState {
             acknowledged: 0,
             timeout: STRICT_TIMEOUT,
         },
+        semi_sync: true,
         acknowledges: true,
         sync_relay_log: if s.synced { EACH_EVENT } else { MANY_EVENTS },
         disk_full: false,

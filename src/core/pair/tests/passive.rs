@@ -7,7 +7,7 @@ use super::super::{
     state::{Circle, Lost, Rebuild, State},
 };
 use super::{Decision, GRACE, channel, done, gtids, healthy, now, out, recorded, run, says, stopped, up};
-use crate::core::gtid::GtidSet;
+use crate::{api::conditions::Overall, core::gtid::GtidSet};
 use k8s_openapi::jiff::SignedDuration;
 
 fn empty_passive(transactions: u32) -> Observed {
@@ -59,7 +59,10 @@ fn rebuild_needed() {
     assert_eq!(done(&d), std::slice::from_ref(&copy));
     says(&d, reasons::REBUILDING_PASSIVE, false);
     // A little is applied rather than copied, unless the active server cannot send it any more.
-    assert_eq!(run(&empty_passive(500)).state, State::PassiveDetached);
+    assert_eq!(
+        run(&empty_passive(500)).state,
+        State::PassiveDetached { waits: false }
+    );
     let mut few = empty_passive(500);
     up(&mut few, 0).purged = gtids("a:1-5");
     assert_eq!(done(&run(&few)), std::slice::from_ref(&copy));
@@ -188,7 +191,7 @@ fn what_was_received_from_somebody_else_and_not_applied_is_thrown_away() {
         received: gtids("b:7"),
         ..stopped(0)
     });
-    assert_eq!(run(&o).state, State::PassiveDetached);
+    assert_eq!(run(&o).state, State::PassiveDetached { waits: false });
     up(&mut o, 1).channel = Some(Channel {
         received: gtids("a:9"),
         ..stopped(0)
@@ -204,7 +207,11 @@ fn a_server_whose_replication_stays_broken_is_copied_anew() {
     let c = up(&mut o, 1).channel.as_mut().unwrap();
     (c.applier, c.applier_error) = (false, Some((1062, "Duplicate entry".into())));
     assert_eq!(run(&o).actions, [Action::Start(1)]);
-    o.adrift_since = Some(now() - GRACE - SignedDuration::from_secs(1));
+    // It was copied a moment ago, and has caught up since: only the error counts.
+    o.adrift_since = Some(now() - SignedDuration::from_hours(1));
+    let d = run(&o);
+    assert!(d.broken && d.actions == [Action::Start(1)], "{d:?}");
+    o.broken_since = Some(now() - GRACE - SignedDuration::from_secs(1));
     assert_eq!(done(&run(&o)), [Action::Rebuild { server: 1, donor: 0 }]);
 }
 
@@ -254,6 +261,95 @@ fn passive_detached() {
         let d = with(c.clone());
         assert_eq!(done(&d), std::slice::from_ref(&follow), "{c:?}");
         says(&d, reasons::ATTACHING, false);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_follow_is_not_made_to_all_the_time() {
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).channel = Some(stopped(1));
+    up(&mut o, 1).channel = Some(Channel {
+        receiver: Receiver::Connecting,
+        receiver_error: Some((1045, "denied".into())),
+        ..channel(0)
+    });
+    let waits = |o: &Observed, ago: i64| {
+        let mut o = o.clone();
+        o.follows.last = Some(now() - SignedDuration::from_secs(ago));
+        let d = run(&o);
+        says(&d, reasons::ATTACHING, false);
+        assert!(
+            d.overall.message().contains("denied (1045)"),
+            "{}",
+            d.overall.message()
+        );
+        let waits = d.state == State::PassiveDetached { waits: true };
+        assert_eq!(d.actions.is_empty(), waits);
+        waits
+    };
+    for (count, seconds) in [(1, 5), (2, 10), (3, 20), (9, 60)] {
+        o.follows.count = count;
+        assert!(waits(&o, seconds - 1) && !waits(&o, seconds), "{count}");
+    }
+}
+
+#[test]
+fn without_the_plugins_a_person_is_called() {
+    for i in [0, 1] {
+        let mut o = healthy();
+        out(&mut o);
+        up(&mut o, 0).channel = Some(stopped(1));
+        (up(&mut o, i).semi_sync, up(&mut o, 1).acknowledges) = (false, i == 0);
+        let d = run(&o);
+        assert_eq!((&d.state, d.actions.len()), (&State::NoSemiSync { at: i }, 0));
+        says(&d, reasons::SEMI_SYNC_UNAVAILABLE, true);
+        assert_eq!(d.overall.message().contains("delete its Pod"), i == 0);
+    }
+    // A member leaves first.
+    let mut o = healthy();
+    (up(&mut o, 1).semi_sync, up(&mut o, 1).acknowledges) = (false, false);
+    assert_eq!(run(&o).state, State::MemberLost(Lost::Detached));
+}
+
+#[test]
+fn a_copy_that_does_not_make_a_member_is_made_again_later_and_later() {
+    let mut o = empty_passive(5000);
+    let ended = |ago| {
+        Some(CloneRun {
+            stage: CloneStage::Completed,
+            error: None,
+            bytes: None,
+            ended_ago: Some(ago),
+        })
+    };
+    // By another operator, some time: nothing is known of it.
+    up(&mut o, 1).clone = ended(1);
+    assert_eq!(run(&o).state, State::RebuildNeeded(Rebuild::Now { failed: None }));
+    for (count, seconds) in [(1, 10), (2, 20), (3, 40), (20, 3600)] {
+        o.copies.count = count;
+        o.copies.last = Some(now() - SignedDuration::from_hours(9));
+        for (ago, later) in [(seconds - 1, true), (seconds, false)] {
+            up(&mut o, 1).clone = ended(ago);
+            let d = run(&o);
+            says(&d, reasons::REBUILD_FAILED, true);
+            assert_eq!(d.actions.is_empty(), later, "{count} {ago}");
+        }
+    }
+    // Of one that was refused there is nothing to see.
+    (o.copies.count, o.copies.last) = (1, Some(now() - SignedDuration::from_secs(9)));
+    up(&mut o, 1).clone = None;
+    assert!(run(&o).actions.is_empty());
+    // Until the next one it is closed as it should be.
+    up(&mut o, 1).super_read_only = false;
+    assert_eq!(run(&o).actions, [Action::Fence(1)]);
+    o.copies.last = Some(now() - SignedDuration::from_secs(10));
+    assert_eq!(done(&run(&o)), [Action::Rebuild { server: 1, donor: 0 }]);
+    // While the fourth one runs, it is said that the others were in vain.
+    o.copying[1] = true;
+    for (count, stalled) in [(3, false), (4, true)] {
+        o.copies.count = count;
+        assert_eq!(matches!(run(&o).overall, Overall::Stalled { .. }), stalled);
     }
 }
 

@@ -192,7 +192,7 @@ fn plan(o: &Observed, state: &State, now: Timestamp, actions: &mut Vec<Action>) 
 fn serves_first(state: &State) -> bool {
     matches!(
         state,
-        State::Failover(_) | State::AcceptingLoss(..) | State::ActiveClosed { .. }
+        State::Failover(_) | State::AcceptingLoss(..) | State::Discarding | State::ActiveClosed { .. }
     )
 }
 

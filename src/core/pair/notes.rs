@@ -2,6 +2,7 @@
 
 use super::{
     action::Action,
+    consent,
     durable::durable,
     observed::{CloneStage, Observed, Record, other},
     promotion::{self, Cause},
@@ -81,6 +82,16 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
                     ),
                 )
             });
+        }
+        Action::Record(r) if consent::settles(o) => {
+            let lost = r.settled.minus(&o.record.as_ref()?.settled).minus(&o.saved);
+            Note::warning(
+                reasons::DATA_LOSS_ACCEPTED,
+                format!(
+                    "{} may be copied over with transactions that could be saved by name only: {lost}",
+                    name(r.passive())
+                ),
+            )
         }
         // The same once more is nothing to tell.
         Action::Record(r)
@@ -183,6 +194,15 @@ fn recorded(o: &Observed, state: &State, r: &Record) -> Note {
                 )),
             )
         }
+        State::Electing { active } if o.side(other(*active)).up().is_none() => Note::warning(
+            reasons::DATA_LOSS_ACCEPTED,
+            format!(
+                "{} is the active server (epoch {}), without what only {} has; that is not known",
+                name(r.active),
+                r.epoch,
+                name(r.passive())
+            ),
+        ),
         State::SwitchOver(why) => Note::normal(reasons::SWITCHOVER, change(why.describe())),
         _ => Note::normal(
             reasons::ACTIVE_RECORDED,

@@ -103,6 +103,14 @@ fn given_for_errant_transactions_it_is_on_record_at_once_and_promotes_nobody() {
         panic!("{:?}", d.actions)
     };
     assert_eq!((r.epoch, &r.settled), (3, &gtids("b:1-2")));
+    let told = |d: &Decision| {
+        d.notes
+            .iter()
+            .find(|n| n.reason == reasons::DATA_LOSS_ACCEPTED)
+            .map(|n| n.note.clone())
+    };
+    let note = told(&d).unwrap();
+    assert!(note.contains(&gtids("b:1-2").to_string()), "{note}");
     (o.epoch, o.record) = (3, Some(r.clone()));
     let d = pass(&mut o);
     assert!(d.actions.is_empty(), "{:?}", d.actions);
@@ -161,6 +169,7 @@ fn one_server_may_go_on_without_a_record_after_minutes_and_when_a_person_says_so
         (&d.state, recorded(&d)),
         (&State::Electing { active: 1 }, (1, 1, [false, true]))
     );
+    assert!(d.notes.iter().any(|n| n.reason == reasons::DATA_LOSS_ACCEPTED));
     // One that refuses the password is there.
     o.accepted_loss = None;
     o.sides[0].server = Server::AccessDenied("denied".into());

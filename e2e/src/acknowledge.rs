@@ -4,16 +4,19 @@
 //! for a server that no longer takes from it (rule P6). So a server can acknowledge when it is open and either waits for nobody, or the
 //! other one takes from it and acknowledges what it takes.
 //!
+//! There may be more than two to ask: a Pod that was deleted by force, or replaced, while its node could not be reached, leaves a mysqld
+//! behind, the **former self** of a server, and that is the very one that may still acknowledge.
+//!
 //! Two servers are never asked at the same instant. One that can, is asked, between two answers of the other that both say that *it*
 //! can: then there were two at once. A planned switchover between two questions is so no false alarm.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Answers of one server that are kept.
 const KEPT: usize = 32;
 /// Two answers that are further apart say nothing of the time between them: active and passive may have changed twice.
-const CLOSE: Duration = Duration::from_secs(1);
+pub const CLOSE: Duration = Duration::from_secs(1);
 
 /// What a server says of itself in one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,49 +42,93 @@ pub struct Sample {
     pub stand: Stand,
 }
 
-/// Whether `server` could acknowledge while `other` stood so.
-pub fn can(server: &Stand, other: &Stand) -> bool {
-    server.open && (!server.waits || other.acknowledges.as_deref() == Some(&server.uuid))
-}
+/// Answers of one self of a server: of one Pod object. A Pod that was replaced is another self, even with the same name.
+type Answered = VecDeque<Sample>;
 
-/// The last answers of the two servers of a pair.
+/// The last answers of every self of the two servers of a pair.
 #[derive(Default)]
-pub struct Answers([VecDeque<Sample>; 2]);
+pub struct Answers(BTreeMap<String, Answered>);
 
 impl Answers {
-    /// Takes an answer of server 0 or 1; gives what was seen when both could acknowledge at once.
-    pub fn add(&mut self, ordinal: usize, sample: Sample) -> Option<String> {
-        let (own, other) = match (&mut self.0, ordinal) {
-            ([a, b], 0) => (a, b),
-            ([a, b], _) => (b, a),
-        };
-        let found = own.back().and_then(|before| {
-            other
-                .iter()
-                .find(|o| both(before, o, &sample))
-                .map(|o| format!("{:?}, then {:?}, then {:?}", before.stand, o.stand, sample.stand))
-        });
+    /// Takes an answer of one self; gives what was seen when two of them could acknowledge at once.
+    pub fn add(&mut self, key: &str, sample: Sample) -> Option<String> {
+        let now = sample.asked;
+        self.0
+            .retain(|_, all| all.back().is_some_and(|s| near(s, now, CLOSE * 10)));
+        let own = self.0.entry(key.to_owned()).or_default();
         own.push_back(sample);
         if own.len() > KEPT {
             own.pop_front();
         }
-        found
+        self.two(key)
     }
 
-    /// What server 0 or 1 said last.
-    pub fn last(&self, ordinal: usize) -> Option<&Stand> {
-        self.0.get(ordinal)?.back().map(|s| &s.stand)
+    /// What one self said last.
+    pub fn last(&self, key: &str) -> Option<&Stand> {
+        self.0.get(key)?.back().map(|s| &s.stand)
+    }
+
+    /// Whether one self that says this at `now` could acknowledge, by what the others said last.
+    pub fn can(&self, key: &str, stand: &Stand, now: Instant) -> bool {
+        let others = self.0.iter().filter(|(k, _)| *k != key);
+        let mut lately = others
+            .filter_map(|(_, all)| all.back())
+            .filter(|s| near(s, now, CLOSE));
+        stand.open && (!stand.waits || lately.any(|s| s.stand.acknowledges_to(stand)))
+    }
+
+    /// With the newest answer of `new`: any two that could acknowledge at once.
+    fn two(&self, new: &str) -> Option<String> {
+        let newest = self.0.get(new)?.back()?;
+        let mut found = self
+            .0
+            .iter()
+            .filter(|(k, _)| *k != new)
+            .flat_map(|(other, all)| all.iter().map(move |o| (new, other.as_str(), o)));
+        // Between two answers of `new`; what a third one says has to hold around that as well.
+        found.find_map(|(new, other, o)| {
+            let (before, after) = self.around(new, o)?;
+            (std::ptr::eq(after, newest) && self.both(new, (before, after), other, o)).then(|| {
+                format!(
+                    "{new} {:?}, then {other} {:?}, then {new} {:?}",
+                    before.stand, o.stand, after.stand
+                )
+            })
+        })
+    }
+
+    fn both(&self, new: &str, (before, after): (&Sample, &Sample), other: &str, o: &Sample) -> bool {
+        let third = |source: &Stand| {
+            let all = self.0.keys().filter(|k| *k != new && *k != other);
+            all.filter_map(|k| self.around(k, o))
+                .any(|(b, a)| b.stand.acknowledges_to(source) && a.stand.acknowledges_to(source))
+        };
+        before.stand.uuid == after.stand.uuid
+            && [before, after].into_iter().all(|s| {
+                let can = |one: &Stand, two: &Stand| {
+                    one.open && (!one.waits || two.acknowledges_to(one) || third(one))
+                };
+                can(&s.stand, &o.stand) && can(&o.stand, &s.stand)
+            })
+    }
+
+    /// The last answer of one self before another was asked, and the first after that had answered.
+    fn around(&self, key: &str, o: &Sample) -> Option<(&Sample, &Sample)> {
+        let own = self.0.get(key)?;
+        let before = own.iter().rfind(|s| s.answered <= o.asked)?;
+        let after = own.iter().find(|s| s.asked >= o.answered)?;
+        (after.asked.duration_since(before.answered) <= CLOSE).then_some((before, after))
     }
 }
 
-fn both(before: &Sample, other: &Sample, after: &Sample) -> bool {
-    before.answered <= other.asked
-        && other.answered <= after.asked
-        && after.asked.duration_since(before.answered) <= CLOSE
-        && before.stand.uuid == after.stand.uuid
-        && [before, after]
-            .into_iter()
-            .all(|s| can(&s.stand, &other.stand) && can(&other.stand, &s.stand))
+impl Stand {
+    fn acknowledges_to(&self, source: &Self) -> bool {
+        self.acknowledges.as_deref() == Some(&source.uuid)
+    }
+}
+
+fn near(sample: &Sample, now: Instant, span: Duration) -> bool {
+    now.saturating_duration_since(sample.answered) <= span
 }
 
 #[cfg(test)]
@@ -109,7 +156,7 @@ mod tests {
                 answered: now,
                 stand: stand.clone(),
             };
-            all.add(*ordinal, sample).is_some()
+            all.add(&ordinal.to_string(), sample).is_some()
         })
     }
 
@@ -156,6 +203,27 @@ mod tests {
     }
 
     #[test]
+    fn a_former_self_that_a_third_one_acknowledges_is_found() {
+        // 0 was replaced by 2, which is recorded; 1 follows, and should take from 2.
+        let former = stand("a", true, true, None);
+        let recorded = stand("c", true, false, None);
+        let follows = |u| stand("b", false, false, Some(u));
+        let turn = |u| [(0, former.clone()), (1, follows(u)), (2, recorded.clone())];
+        assert!(seen(&[turn("a"), turn("a"), turn("a")].concat()));
+        assert!(!seen(&[turn("c"), turn("c"), turn("c")].concat()));
+        // It left the one for the other meanwhile.
+        assert!(!seen(&[turn("a"), turn("c"), turn("c")].concat()));
+    }
+
+    #[test]
+    fn a_former_self_that_waits_for_nobody_is_found() {
+        let (former, recorded) = (stand("a", true, false, None), stand("c", true, true, Some("x")));
+        let follows = stand("b", false, false, Some("c"));
+        let turn = || [(0, former.clone()), (1, follows.clone()), (2, recorded.clone())];
+        assert!(seen(&[turn(), turn(), turn()].concat()));
+    }
+
+    #[test]
     fn answers_that_are_far_apart_say_nothing() {
         let mut all = Answers::default();
         let begun = Instant::now();
@@ -167,7 +235,7 @@ mod tests {
                 answered: when,
                 stand: stand(uuid, true, false, None),
             };
-            assert!(all.add(ordinal, sample).is_none());
+            assert!(all.add(&ordinal.to_string(), sample).is_none());
         }
     }
 }

@@ -382,11 +382,23 @@ impl Fleet {
         ca: &str,
     ) -> Result<Login> {
         let pod: Pod = self.get(&names::pod(pair, ordinal)).await?;
-        let (address, port) = self.world.reach(&pod, names::MYSQL_PORT).await?;
+        let tls_name = names::host(&self.ns, pair, ordinal);
+        self.login_to(&pod, tls_name, user, password, ca).await
+    }
+
+    async fn login_to(
+        &self,
+        pod: &Pod,
+        tls_name: String,
+        user: &str,
+        password: &str,
+        ca: &str,
+    ) -> Result<Login> {
+        let (address, port) = self.world.reach(pod, names::MYSQL_PORT).await?;
         Ok(Login {
             address,
             port,
-            tls_name: names::host(&self.ns, pair, ordinal),
+            tls_name,
             user: user.into(),
             password: password.into(),
             ca: Some(ca.into()),
@@ -410,6 +422,18 @@ impl Fleet {
         let password = self.secret(&secret, "operator-password").await?;
         let ca = self.secret(&secret, "ca.crt").await?;
         self.login(pair, ordinal, "shardwright_operator", &password, &ca)
+            .await
+    }
+
+    /// How the server in this very Pod is asked with the operator's account, and not one that has come in its place.
+    ///
+    /// # Errors
+    /// When the Pod has no address, or the Secret cannot be read.
+    pub async fn operator_login_to(&self, pod: &Pod, tls_name: String) -> Result<Login> {
+        let secret = names::credentials_secret(&self.cluster);
+        let password = self.secret(&secret, "operator-password").await?;
+        let ca = self.secret(&secret, "ca.crt").await?;
+        self.login_to(pod, tls_name, "shardwright_operator", &password, &ca)
             .await
     }
 

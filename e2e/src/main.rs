@@ -30,6 +30,7 @@ mod settings;
 mod shell;
 mod testbed;
 mod wait;
+mod watched;
 mod world;
 mod writer;
 

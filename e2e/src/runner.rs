@@ -4,10 +4,12 @@ use crate::fleet::Fleet;
 use crate::report::{self, Line, Outcome};
 use crate::sampler::Sampler;
 use crate::scenario::{Fixture, Group, Need, Scenario, Set};
+use crate::watched::{self, Watched};
 use crate::world::World;
 use crate::{diagnose, dice::Dice};
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use futures::StreamExt as _;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -150,10 +152,12 @@ async fn run_lane(world: World, lane: Lane, options: Options) -> Vec<Line> {
         };
         let (result, now) = match result {
             Ok(stage) => {
+                let before = stage.fleet.sights.watched();
                 let r = tokio::time::timeout(LONGEST, (s.body)(stage.fleet.clone()))
                     .await
                     .unwrap_or_else(|_| Err(anyhow!("not done after {LONGEST:?}")))
-                    .and_then(|()| stage.fleet.sights.verdict().map(|_| ()));
+                    .and_then(|()| stage.fleet.sights.verdict().map(|_| ()))
+                    .and_then(|()| seen_enough(&stage.fleet, &before));
                 (r, Some(stage))
             }
             Err((e, stage)) => {
@@ -196,6 +200,15 @@ async fn run_lane(world: World, lane: Lane, options: Options) -> Vec<Line> {
         tear_down(&world, stage).await;
     }
     lines
+}
+
+/// A scenario in which the sampler was blind proves nothing of rule P1. Holes are no fault here: some cut servers off from the client as
+/// well, or leave them for minutes with a mysqld that starts.
+fn seen_enough(fleet: &Fleet, before: &BTreeMap<String, Watched>) -> Result<()> {
+    let watched = watched::since(before, &fleet.sights.watched());
+    let said = watched::too_little(&watched, false);
+    ensure!(said.is_empty(), "{}", said.join("; "));
+    Ok(())
 }
 
 async fn set_up(world: &World, lane: &Lane) -> Result<Stage, (anyhow::Error, Option<Stage>)> {

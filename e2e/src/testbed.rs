@@ -35,6 +35,29 @@ pub fn first_process(id: &str) -> Result<u32> {
     Ok(pid)
 }
 
+/// Whether a process is there, and neither stopped nor dead.
+pub fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|text| text.rsplit_once(')')?.1.trim_start().chars().next())
+        .is_some_and(|state| !matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
+/// The load average of the machine's last minute.
+pub fn load() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// The load average and what it has to be compared with, for a message: a bound may be exceeded by a machine that is too busy.
+pub fn load_in_words() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    load().map_or_else(
+        || "load average unknown".to_owned(),
+        |load| format!("load average {load:.1} on {cores} processors"),
+    )
+}
+
 /// Kills a process by -9.
 ///
 /// # Errors

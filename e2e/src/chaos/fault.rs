@@ -126,6 +126,15 @@ impl Fault {
         }
     }
 
+    /// What a server itself needs to notice that it is over, beside the patience that there is: with a full disk mysqld sleeps for a minute
+    /// between two tries, whatever becomes free meanwhile.
+    pub fn lingers(self) -> Duration {
+        match self {
+            FillVolume(_) => Duration::from_secs(60),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The side whose node it takes or cuts off.
     fn node(self) -> Option<Side> {
         match self {
@@ -149,11 +158,13 @@ impl Fault {
         self != other && !twice_one_node && !twice_operator
     }
 
-    /// Those that need the API server come first: it may be taken away by the next.
+    /// Those that need the API server come before it is taken away. A Pod is deleted by force after its node was killed or cut off: then
+    /// nobody ends its mysqld, and a former self is left.
     fn order(self) -> u8 {
         match self {
-            LoseVolume | DeletePod(_) | ForcePod(_) | Drain(_) | FillVolume(_) => 0,
-            RestartApi => 2,
+            LoseVolume | DeletePod(_) | Drain(_) | FillVolume(_) => 0,
+            ForcePod(_) => 2,
+            RestartApi => 3,
             _ => 1,
         }
     }
@@ -193,6 +204,7 @@ pub struct Deck {
     dice: Dice,
     all: Vec<Fault>,
     pile: Vec<Fault>,
+    together: bool,
 }
 
 impl Deck {
@@ -202,7 +214,13 @@ impl Deck {
             dice: Dice::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             all,
             pile: vec![],
+            together: false,
         }
+    }
+
+    /// Every blow has two faults, if there are two that go together.
+    pub fn together(self, together: bool) -> Self {
+        Self { together, ..self }
     }
 }
 
@@ -216,7 +234,9 @@ impl Iterator for Deck {
         }
         let first = self.pile.pop()?;
         let mut faults = vec![first];
-        if self.dice.below(3) == 0
+        // Drawn in any case, so that what follows is the same.
+        let two = self.dice.below(3) == 0;
+        if (two || self.together)
             && let Some(at) = self.pile.iter().rposition(|f| first.goes_with(*f))
         {
             faults.push(self.pile.remove(at));
@@ -274,6 +294,11 @@ mod tests {
         for blow in pairs {
             assert!(blow.faults[0].goes_with(blow.faults[1]), "{blow}");
             assert_ne!(blow.faults[0], RestartApi, "{blow}");
+        }
+        let mut forced = Deck::new(1, vec![ForcePod(Active), CutOff(Active, Cut::Both)]).together(true);
+        for _ in 0..10 {
+            let blow = forced.next().unwrap();
+            assert_eq!(blow.faults, [CutOff(Active, Cut::Both), ForcePod(Active)]);
         }
         assert!(KillMysqld(Active).goes_with(KillMysqld(Passive)));
         assert!(!KillNode(Active).goes_with(Drain(Active)));

@@ -1,6 +1,7 @@
 //! The page of a report: one file, no scripts, nothing from elsewhere. The timeline is an SVG with a lane for each thing that was watched.
 
 use super::report::{Report, Round};
+use crate::watched;
 use std::fmt::Write as _;
 
 const PIXELS_A_SECOND: f64 = 10.0;
@@ -30,7 +31,8 @@ pub fn page(r: &Report) -> String {
         "<!doctype html><html lang=en><meta charset=utf-8><title>Chaos, seed {seed}</title><style>{STYLE}</style>\
          <h1>Chaos, seed {seed}: {verdict}</h1>\
          <p>{rounds} rounds in {seconds:.0} s from {began}. {acknowledged} rows were acknowledged{held}; of {unknown} outcomes that no \
-         client knows {there} are there. {samples} answers on who can acknowledge.</p><p>Again: <code>{replay}</code></p>\
+         client knows {there} are there. </p><p>{samples} samples of who can \
+         acknowledge; at least {floor:.0} for each minute and server that was up are asked for.</p><ul>{watched}</ul><p>Again: <code>{replay}</code></p>\
          <h2>Timeline</h2><p><small>Point at anything to read what it is. A gap is from the last acknowledged write to the next.</small></p>\
          <div class=scroll>{timeline}</div><h2>Faults and what they cost</h2>{table}<h2>The record</h2>{record}</html>\n",
         seed = r.seed,
@@ -46,6 +48,11 @@ pub fn page(r: &Report) -> String {
         unknown = r.held.unknown,
         there = r.held.unknown_there,
         samples = r.samples,
+        floor = watched::FLOOR,
+        watched = list(
+            &r.watched.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "n"
+        ),
         replay = escape(&r.replay),
         timeline = timeline(r),
         table = table(&r.rounds),
@@ -261,7 +268,7 @@ fn rate(c: &mut Canvas, r: &Report, route: &str) {
 
 fn table(rounds: &[Round]) -> String {
     let mut out = String::from(
-        "<table><tr><th>#<th>at<th>faults<th>what was done<th>gap by map<th>by Service<th>healing: by map<th>by Service<th>unknown<th>healthy after<th>active, epoch</tr>",
+        "<table><tr><th>#<th>at<th>faults<th>what was done<th>gap by map<th>by Service<th>healing: by map<th>by Service<th>unknown<th>healthy after<th>load<th>active, epoch</tr>",
     );
     for r in rounds {
         let gap = |route, healing| {
@@ -274,7 +281,7 @@ fn table(rounds: &[Round]) -> String {
         );
         let _ = write!(
             out,
-            "<tr><td>{}<td class=n>{:.1} s<td>{}<td><small>{}</small><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{healthy}<td>{} {} → {} {}</tr>",
+            "<tr><td>{}<td class=n>{:.1} s<td>{}<td><small>{}</small><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{healthy}<td class=n>{:.1}–{:.1}<td>{} {} → {} {}</tr>",
             r.number,
             r.struck,
             escape(&r.blow),
@@ -284,6 +291,8 @@ fn table(rounds: &[Round]) -> String {
             gap("map", true),
             gap("Service", true),
             r.gaps.iter().map(|g| g.unknown).sum::<usize>(),
+            r.load.0,
+            r.load.1,
             escape(&r.before.active),
             r.before.epoch,
             escape(&r.after.active),
@@ -317,7 +326,9 @@ mod tests {
     #[test]
     fn the_page_stands_alone_and_escapes() {
         let page = page(&sample());
-        assert!(page.contains("<svg") && page.contains("lost &lt;1&gt; row"));
+        assert!(
+            page.contains("1200 samples") && page.contains("<svg") && page.contains("lost &lt;1&gt; row")
+        );
         // But for the name of SVG's own namespace, no address.
         assert_eq!(page.matches("http").count(), 1);
         assert!(!page.contains("<script"));

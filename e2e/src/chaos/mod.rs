@@ -12,6 +12,7 @@ mod journal;
 mod report;
 mod round;
 mod strike;
+mod summary;
 mod verdict;
 mod witness;
 
@@ -53,7 +54,7 @@ pub struct Options {
     /// The seed that draws the faults; may be given several times, for one run after the other. From the clock when absent.
     #[arg(long)]
     pub seed: Vec<u64>,
-    /// Folder for the reports: seed-N.txt, .json and .html.
+    /// Folder for the reports: seed-N.txt, .json and .html, and summary.md and .json over all seeds.
     #[arg(long, default_value = "chaos-results")]
     pub report_dir: PathBuf,
     /// Within this many seconds the pair has to be healthy after everything is healed.
@@ -65,6 +66,9 @@ pub struct Options {
     /// Draw no fault whose name contains this; may be given several times.
     #[arg(long)]
     pub avoid: Vec<String>,
+    /// Every blow has two faults at once, if two of those that may be drawn go together; else one in three has.
+    #[arg(long)]
+    pub together: bool,
     /// Print the blows that the seeds give, and do nothing.
     #[arg(long)]
     pub list: bool,
@@ -85,11 +89,16 @@ impl Options {
             .collect()
     }
 
+    fn deck(&self, seed: u64, faults: Vec<Fault>) -> Deck {
+        Deck::new(seed, faults).together(self.together)
+    }
+
     /// The command that does it again.
     fn replay(&self, seed: u64) -> String {
         let mut words = format!("make chaos MINUTES={} SEED={seed}", self.minutes);
         let more: Vec<_> = (self.only.iter().map(|o| format!("--only {o}")))
             .chain(self.avoid.iter().map(|a| format!("--avoid {a}")))
+            .chain(self.together.then(|| "--together".to_owned()))
             .collect();
         if !more.is_empty() {
             words = format!("{words} CHAOS='{}'", more.join(" "));
@@ -102,7 +111,7 @@ impl Options {
 pub fn list(options: &Options) {
     for seed in &options.seed {
         println!("seed {seed}");
-        for (n, blow) in Deck::new(*seed, options.faults()).take(LISTED).enumerate() {
+        for (n, blow) in options.deck(*seed, options.faults()).take(LISTED).enumerate() {
             println!("{:>4} {blow}", n + 1);
         }
     }
@@ -144,13 +153,24 @@ pub async fn run(world: &World, options: &Options) -> Result<()> {
 async fn seeds_in_turn(fleet: &Arc<Fleet>, options: &Options, seeds: &[u64]) -> Result<()> {
     let faults = bring_up(fleet, options.faults()).await.context("the fleet")?;
     ensure!(!faults.is_empty(), "no fault has such a name");
+    let mut reports = vec![];
     for seed in seeds {
-        let report = Box::pin(game(fleet, options, *seed, faults.clone())).await?;
+        let report = Box::pin(game(fleet, options, *seed, faults.clone()))
+            .await
+            .with_context(|| format!("seed {seed}"))?;
         println!("{}", report.text());
         report.write(&options.report_dir)?;
         println!("report: {}/seed-{seed}.html", options.report_dir.display());
-        if !report.passed() {
-            bail!("chaos with seed {seed} failed: {}", report.failures.join("; "));
+        let (passed, failures) = (report.passed(), report.failures.join("; "));
+        reports.push(report);
+        // After each, so that what there is survives whatever comes.
+        let text = summary::write(&reports, &options.report_dir)?;
+        // What is left of a failure is not to be disturbed by the next seed.
+        if !passed || reports.len() == seeds.len() {
+            println!("{text}");
+        }
+        if !passed {
+            bail!("chaos with seed {seed} failed: {failures}");
         }
     }
     Ok(())
@@ -196,6 +216,7 @@ async fn game(fleet: &Arc<Fleet>, options: &Options, seed: u64, faults: Vec<Faul
         faults.len()
     );
     let (begun, on_the_clock) = (Instant::now(), Timestamp::now());
+    let watched_before = fleet.sights.watched();
     let log = options.report_dir.join(format!("seed-{seed}.operator.log"));
     let _journal = Journal::start(&fleet.world, &log)?;
     let witness = Witness::start(fleet.clone(), PAIR.into());
@@ -203,9 +224,10 @@ async fn game(fleet: &Arc<Fleet>, options: &Options, seed: u64, faults: Vec<Faul
     let mut rounds = vec![];
     let mut failures = vec![];
     let patience = Duration::from_secs(options.patience);
-    let span = Duration::from_secs_f64(options.minutes * 60.0);
-    for blow in Deck::new(seed, faults) {
-        if begun.elapsed() >= span {
+    // The clients have begun by now: the first blow is struck in any case.
+    let (drawing, span) = (Instant::now(), Duration::from_secs_f64(options.minutes * 60.0));
+    for blow in options.deck(seed, faults) {
+        if drawing.elapsed() >= span && !rounds.is_empty() {
             break;
         }
         let at = round::Place {
@@ -236,7 +258,16 @@ async fn game(fleet: &Arc<Fleet>, options: &Options, seed: u64, faults: Vec<Faul
         }
     }
     let clients = clients.stop().await?;
-    let (held, samples) = verdict::all(fleet, PAIR, &clients, &witness, patience, &mut failures).await;
+    let verdict = verdict::all(
+        fleet,
+        PAIR,
+        &clients,
+        &witness,
+        patience,
+        &watched_before,
+        &mut failures,
+    )
+    .await;
     Ok(Report {
         seed,
         replay: options.replay(seed),
@@ -244,8 +275,10 @@ async fn game(fleet: &Arc<Fleet>, options: &Options, seed: u64, faults: Vec<Faul
         seconds: begun.elapsed().as_secs_f64(),
         failures,
         rounds,
-        held,
-        samples,
+        held: verdict.held,
+        losses: verdict.losses,
+        samples: verdict.watched.iter().map(|w| w.samples).sum(),
+        watched: verdict.watched,
         clients: clients::sums(&clients, begun),
         record: witness.changes(),
         servers: report::servers(&fleet.sights.changes(), on_the_clock),

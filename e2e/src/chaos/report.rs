@@ -2,7 +2,8 @@
 
 use super::html;
 use super::witness;
-use crate::writer::Held;
+use crate::watched::{self, Watched};
+use crate::writer::{Held, Losses};
 use anyhow::{Context as _, Result};
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
@@ -26,8 +27,12 @@ pub struct Report {
     pub rounds: Vec<Round>,
     /// What the servers hold at the end, by shard.
     pub held: Held,
+    /// What they do not hold, or twice; absent when one could not be asked.
+    pub losses: Option<Losses>,
     /// Answers of servers on whether they can acknowledge.
     pub samples: u64,
+    /// How well each server was watched.
+    pub watched: Vec<Watched>,
     /// The clients.
     pub clients: Vec<Client>,
     /// The record.
@@ -58,6 +63,10 @@ pub struct Round {
     pub number: usize,
     /// What was drawn.
     pub blow: String,
+    /// The faults' names.
+    pub faults: Vec<String>,
+    /// The machine's load average of a minute when it was struck, and the highest until the pair was healthy: what else runs is in every figure.
+    pub load: (f64, f64),
     /// What was done to whom, with the time of day.
     pub did: Vec<String>,
     /// When the first fault began.
@@ -148,7 +157,7 @@ pub fn servers(changes: &[crate::sampler::Change], began: Timestamp) -> Vec<Serv
 
 /// Above the lines of [`Round::line`].
 const HEAD: &str = "                                                                               gap while faulty    while healing
-  #    at s faults                                                              by map  Service   by map  Service unknown  healthy  active, epoch";
+  #    at s faults                                                              by map  Service   by map  Service unknown  healthy     load  active, epoch";
 
 impl Round {
     /// The longest gap in seconds, by a route, while the faults lasted or afterwards.
@@ -171,7 +180,7 @@ impl Round {
             .healthy
             .map_or_else(|| "NEVER".to_owned(), |h| format!("{:.1} s", h - self.healed));
         format!(
-            "{:>3} {:>7.1} {:<66} {:>8} {:>8} {:>8} {:>8} {unknown:>7} {healthy:>8}  {} {} → {} {}",
+            "{:>3} {:>7.1} {:<66} {:>8} {:>8} {:>8} {:>8} {unknown:>7} {healthy:>8} {:>8}  {} {} → {} {}",
             self.number,
             self.struck,
             self.blow,
@@ -179,6 +188,7 @@ impl Round {
             gap("Service", false),
             gap("map", true),
             gap("Service", true),
+            format!("{:.0}–{:.0}", self.load.0, self.load.1),
             self.before.active,
             self.before.epoch,
             self.after.active,
@@ -217,9 +227,17 @@ impl Report {
             ));
         }
         line(format!(
-            "on both servers: {} acknowledged rows, each once; of {} unknown outcomes {} are there; {} samples of who can acknowledge",
-            self.held.acknowledged, self.held.unknown, self.held.unknown_there, self.samples
+            "on both servers: {} acknowledged rows, each once; of {} unknown outcomes {} are there",
+            self.held.acknowledged, self.held.unknown, self.held.unknown_there
         ));
+        line(format!(
+            "{} samples of who can acknowledge, at least {:.0} for each minute and server that was up are asked for",
+            self.samples,
+            watched::FLOOR
+        ));
+        for w in &self.watched {
+            line(format!("  {w}"));
+        }
         for f in &self.failures {
             line(format!("FAILED: {f}"));
         }
@@ -268,6 +286,8 @@ pub mod tests {
             rounds: vec![Round {
                 number: 1,
                 blow: "kill-mysqld-active, held 1.0 s".into(),
+                faults: vec!["kill-mysqld-active".into()],
+                load: (1.5, 2.5),
                 did: vec!["p0-0".into()],
                 struck: 10.0,
                 healed: 11.0,
@@ -291,7 +311,15 @@ pub mod tests {
                 unknown: 1,
                 unknown_there: 1,
             },
+            losses: Some(Losses { lost: 1, twice: 0 }),
             samples: 1200,
+            watched: vec![Watched {
+                pod: "p0-0".into(),
+                up: 60.0,
+                samples: 1200,
+                while_up: 1200,
+                ..Watched::default()
+            }],
             clients: vec![Client {
                 name: "map-0".into(),
                 route: "map",
@@ -323,6 +351,9 @@ pub mod tests {
             "SEED=7",
             "FAILED: lost <1> row",
             "3.0",
+            "1200 samples",
+            "1200 a minute",
+            "2–2",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }

@@ -4,25 +4,40 @@ use super::clients::{Done, MAP};
 use super::witness::Witness;
 use crate::fleet::Fleet;
 use crate::wait::{self, Seen};
-use crate::writer::{Ending, Held, Try};
+use crate::watched::{self, Watched};
+use crate::writer::{Ending, Held, Losses, Try};
 use anyhow::Result;
+use shardwright::api::names;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Compares the rows and the transactions of both servers, and asks those who watched. What is wrong is added to `failures`. Gives what
-/// is held, and how many answers of servers there were.
+/// What is found at the end.
+pub struct Verdict {
+    /// What the servers hold of what was written.
+    pub held: Held,
+    /// What they do not hold, or twice; absent when one could not be asked.
+    pub losses: Option<Losses>,
+    /// How well each server was watched.
+    pub watched: Vec<Watched>,
+}
+
+/// Compares the rows and the transactions of both servers, and asks those who watched. What is wrong is added to `failures`.
+/// `watched` is how well the servers had been watched when the run began.
 pub async fn all(
     fleet: &Fleet,
     pair: &str,
     clients: &[Done],
     witness: &Witness,
     patience: Duration,
+    watched: &BTreeMap<String, Watched>,
     failures: &mut Vec<String>,
-) -> (Held, u64) {
+) -> Verdict {
     // What a server has still to apply is not lost.
     if let Err(e) = same_transactions(fleet, pair, patience).await {
         failures.push(format!("{e:#}"));
     }
     let mut sum = Held::default();
+    let mut losses = Some(Losses::default());
     let checks = clients.iter().map(|c| held(fleet, pair, c));
     for (client, result) in clients.iter().zip(futures::future::join_all(checks).await) {
         match result {
@@ -32,6 +47,13 @@ pub async fn all(
                 sum.unknown_there += held.unknown_there;
             }
             Err(e) => failures.push(format!("rows of {}: {e:#}", client.book.client)),
+        }
+        match (&mut losses, lost(fleet, pair, client).await) {
+            (Some(sum), Ok(more)) => {
+                sum.lost += more.lost;
+                sum.twice += more.twice;
+            }
+            _ => losses = None,
         }
     }
     failures.extend(witness.faults());
@@ -45,14 +67,34 @@ pub async fn all(
             "P1 is broken: acknowledgements went from one server to the other {seen} times, the record did {recorded} times"
         ));
     }
-    let samples = match fleet.sights.verdict() {
-        Ok(samples) => samples,
-        Err(e) => {
-            failures.push(format!("{e:#}"));
-            0
+    if let Err(e) = fleet.sights.verdict() {
+        failures.push(format!("{e:#}"));
+    }
+    let watched = watched::since(watched, &fleet.sights.watched());
+    failures.extend(blind(&watched, pair));
+    Verdict {
+        held: sum,
+        losses,
+        watched,
+    }
+}
+
+/// Where the sampler saw too little to say that rule P1 held.
+fn blind(all: &[Watched], pair: &str) -> Vec<String> {
+    let mut said = watched::too_little(all, true);
+    for ordinal in names::ORDINALS {
+        let pod = names::pod(pair, ordinal);
+        // Also as a former self, of which there may be more.
+        if !all
+            .iter()
+            .any(|w| w.pod.starts_with(&pod) && w.samples > 0 && w.up > 0.0)
+        {
+            said.push(format!(
+                "the sampler is blind: {pod} was never seen to be up and to answer"
+            ));
         }
-    };
-    (sum, samples)
+    }
+    said
 }
 
 /// How often acknowledgements went over from one server to the other, at least: a row counts for that only when it was sent after a row of
@@ -75,6 +117,11 @@ fn hand_overs(tries: impl Iterator<Item = Try>) -> usize {
         }
     }
     count
+}
+
+async fn lost(fleet: &Fleet, pair: &str, client: &Done) -> Result<Losses> {
+    let table = fleet.table(client.shard).await?;
+    fleet.losses(pair, &table, &client.book).await
 }
 
 async fn held(fleet: &Fleet, pair: &str, client: &Done) -> Result<Held> {
@@ -112,6 +159,19 @@ mod tests {
             host: (*host).into(),
             ending: Ending::Acknowledged,
         }))
+    }
+
+    #[test]
+    fn a_server_that_was_never_seen_is_told() {
+        let one = |pod: &str, samples| Watched {
+            pod: pod.into(),
+            up: 15.0,
+            samples,
+            ..Watched::default()
+        };
+        assert_eq!(blind(&[], "p0").len(), 2);
+        assert_eq!(blind(&[one("p0-0", 9), one("p0-1", 0)], "p0").len(), 1);
+        assert!(blind(&[one("p0-0", 9), one("p0-1", 9)], "p0").is_empty());
     }
 
     #[test]

@@ -157,6 +157,15 @@ impl Book {
         self.with(|all| longest(all, from, to))
     }
 
+    /// Acknowledged rows that a server does not hold, and rows that it holds more than once.
+    pub fn lost_and_twice(&self, found: &BTreeMap<u64, u32>) -> (usize, usize) {
+        let lost = self.with(|all| {
+            let acknowledged = all.iter().filter(|t| t.ending == Ending::Acknowledged);
+            acknowledged.filter(|t| !found.contains_key(&t.number)).count()
+        });
+        (lost, found.values().filter(|n| **n > 1).count())
+    }
+
     /// Compares with what a server holds: every acknowledged row once, none that was refused or never sent. Gives how many of
     /// those with an unknown outcome are there.
     ///

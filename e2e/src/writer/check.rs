@@ -69,7 +69,31 @@ pub fn agree(books: &[Arc<Book>], found: &Rows) -> Result<Held> {
     Ok(held)
 }
 
+/// What the servers do not hold as they should, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Losses {
+    /// Acknowledged rows that a server does not hold.
+    pub lost: usize,
+    /// Rows that a server holds more than once.
+    pub twice: usize,
+}
+
 impl Fleet {
+    /// Counts on both servers what is lost or twice; the greater number counts.
+    ///
+    /// # Errors
+    /// What a server answered.
+    pub async fn losses(&self, pair: &str, table: &str, book: &Book) -> Result<Losses> {
+        let (mut sum, none) = (Losses::default(), BTreeMap::new());
+        for ordinal in names::ORDINALS {
+            let found = rows(&mut self.server(pair, ordinal).await?, table).await?;
+            let (lost, twice) = book.lost_and_twice(found.get(&book.client).unwrap_or(&none));
+            sum.lost = sum.lost.max(lost);
+            sum.twice = sum.twice.max(twice);
+        }
+        Ok(sum)
+    }
+
     /// Both servers of a pair hold every acknowledged row once, and none that was refused; the passive one gets a moment to apply. The
     /// clients have stopped.
     ///

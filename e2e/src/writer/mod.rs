@@ -9,7 +9,7 @@ mod fleet;
 mod follow;
 
 pub use book::{Book, Ending, Gap, Try};
-pub use check::{Held, Rows, agree, rows};
+pub use check::{Held, Losses, Rows, agree, rows};
 pub use fleet::cluster_ip;
 pub use follow::Follower;
 

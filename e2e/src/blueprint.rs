@@ -20,6 +20,11 @@ pub const RANGE: &str = "r0";
 pub const OPEN: i32 = 8;
 /// Virtual shards in all, of which most stay closed.
 pub const TOTAL: i32 = 64;
+/// The shards of [`RANGE`].
+pub fn shards() -> Vec<i32> {
+    (0..OPEN).collect()
+}
+
 /// Tables of [`cluster`].
 pub const TABLES: [&str; 3] = ["pins", "boards", "board_has_pins"];
 
@@ -130,5 +135,5 @@ pub async fn small(fleet: &Fleet) -> Result<()> {
     fleet.apply(&pair(fleet, PAIR)).await?;
     fleet.apply(&range(fleet, RANGE, 0, OPEN - 1, PAIR)).await?;
     fleet.all_ready(crate::wait::BRING_UP).await?;
-    fleet.write(&(0..OPEN).collect::<Vec<_>>()).await
+    fleet.write(&shards()).await
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, ensure};
 use shardwright::api::names;
 use shardwright::core::databases::Naming;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One acknowledged row.
 #[derive(Clone, Debug)]
@@ -23,6 +24,9 @@ pub struct Entry {
     /// It was given up on purpose: it may be there or not.
     pub given_up: bool,
 }
+
+/// Numbers the rows that were tried: one whose answer never came may be there, and no other is to be taken for it.
+static TRIES: AtomicU64 = AtomicU64::new(0);
 
 /// The table that scenarios write to.
 pub const TABLE: &str = "pins";
@@ -54,7 +58,7 @@ impl Fleet {
             }
             let server = open.get_mut(&key).ok_or_else(|| anyhow!("no connection"))?;
             let database = naming.name(*shard);
-            let number = self.rows_written();
+            let number = TRIES.fetch_add(1, Ordering::Relaxed);
             let text = format!("row {number} of shard {shard}");
             let local_id = server
                 .insert(&format!(
@@ -95,38 +99,43 @@ impl Fleet {
     /// # Errors
     /// When one is missing or differs.
     pub async fn intact(&self) -> Result<()> {
-        let written = self.rows_held();
-        if written.is_empty() {
-            return Ok(());
-        }
-        let map = self.map().await?;
-        for side in [true, false] {
-            wait::until("every acknowledged row to be read", wait::SOON, || async {
-                let mut open = BTreeMap::new();
-                for row in &written {
-                    let entry = map.entry(row.shard)?;
-                    let active = entry.active_ordinal()?;
-                    let ordinal = if side { active } else { 1 - active };
-                    let key = (entry.pair.clone(), ordinal);
-                    if !open.contains_key(&key) {
-                        open.insert(key.clone(), self.server(&key.0, key.1).await?);
-                    }
-                    let server = open.get_mut(&key).ok_or_else(|| anyhow!("no connection"))?;
-                    let sql = format!(
-                        "SELECT JSON_UNQUOTE(JSON_EXTRACT(data, '$.text')) FROM `{}`.`{}` WHERE local_id = {}",
-                        row.database, row.table, row.local_id
-                    );
-                    let found: Vec<String> = server.rows(&sql).await?;
-                    if found != [row.text.clone()] {
-                        let host = names::pod(&key.0, key.1);
-                        return Ok(Seen::NotYet(format!("{host}: {row:?} is read as {found:?}")));
-                    }
-                }
-                Ok(Seen::Yes(()))
-            })
-            .await?;
+        for at_active in [true, false] {
+            self.intact_at(at_active).await?;
         }
         Ok(())
+    }
+
+    /// Every acknowledged row is read where the map says, or on the other side of each pair.
+    ///
+    /// # Errors
+    /// When one is missing or differs.
+    pub async fn intact_at(&self, at_active: bool) -> Result<()> {
+        let written = self.rows_held();
+        let map = self.map().await?;
+        wait::until("every acknowledged row to be read", wait::SOON, || async {
+            let mut open = BTreeMap::new();
+            for row in &written {
+                let entry = map.entry(row.shard)?;
+                let active = entry.active_ordinal()?;
+                let ordinal = if at_active { active } else { 1 - active };
+                let key = (entry.pair.clone(), ordinal);
+                if !open.contains_key(&key) {
+                    open.insert(key.clone(), self.server(&key.0, key.1).await?);
+                }
+                let server = open.get_mut(&key).ok_or_else(|| anyhow!("no connection"))?;
+                let sql = format!(
+                    "SELECT JSON_UNQUOTE(JSON_EXTRACT(data, '$.text')) FROM `{}`.`{}` WHERE local_id = {}",
+                    row.database, row.table, row.local_id
+                );
+                let found: Vec<String> = server.rows(&sql).await?;
+                if found != [row.text.clone()] {
+                    let host = names::pod(&key.0, key.1);
+                    return Ok(Seen::NotYet(format!("{host}: {row:?} is read as {found:?}")));
+                }
+            }
+            Ok(Seen::Yes(()))
+        })
+        .await
     }
 
     /// Both servers of a pair hold the same rows, each once, and every acknowledged one is among them; the passive one gets a

@@ -6,7 +6,7 @@ use crate::server::Server;
 use crate::testbed;
 use crate::wait::{self, BRING_UP, SOON, Seen};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
@@ -14,11 +14,22 @@ use kube::api::ListParams;
 use serde_json::json;
 use shardwright::api::mysql_pair::{ActiveChange, MySQLPairStatus};
 use shardwright::api::{MySQLPair, names};
-use std::time::Duration;
+use shardwright::core::gtid::GtidSet;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// From a fault to a server that takes writes, with room for two busy cores: how fast it is, is what the benchmarks measure.
 pub const TAKEN_OVER: Duration = Duration::from_secs(30);
+
+/// The container of a Pod that runs mysqld, as the kubelet sees it.
+///
+/// # Errors
+/// When there is none.
+pub fn container(pod: &Pod) -> Result<&ContainerStatus> {
+    let all = pod.status.as_ref().and_then(|s| s.container_statuses.as_ref());
+    all.and_then(|a| a.iter().find(|c| c.name == "mysqld"))
+        .with_context(|| format!("{} has no container with mysqld", pod.name_any()))
+}
 
 /// What is on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +59,24 @@ impl Locks {
     /// When the connection is gone; then the locks are as well.
     pub async fn release(mut self) -> Result<()> {
         self.0.run("ROLLBACK").await
+    }
+}
+
+/// A mysqld that was stopped before it listened: nobody can tell it from one that takes long to boot.
+pub struct Booting {
+    pid: u32,
+    pod: String,
+}
+
+impl Booting {
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// When it is not there any more.
+    pub async fn go_on(self) -> Result<()> {
+        testbed::signal(&[self.pid], "CONT")
+            .await
+            .with_context(|| format!("the mysqld of {} that booted", self.pod))
     }
 }
 
@@ -202,6 +231,32 @@ impl Fleet {
         .await
     }
 
+    /// How often an event was published on an object. Those of one reason may be counted under the first one's note.
+    ///
+    /// # Errors
+    /// What the API answered.
+    pub async fn told(&self, object: &str, reason: &str) -> Result<i32> {
+        let all = self.api::<Event>().list(&ListParams::default()).await?.items;
+        let on = |e: &&Event| e.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some(object);
+        let told = all
+            .iter()
+            .filter(on)
+            .filter(|e| e.reason.as_deref() == Some(reason));
+        Ok(told.map(|e| e.series.as_ref().map_or(1, |s| s.count)).sum())
+    }
+
+    /// Waits until an event was published once more than `before`.
+    ///
+    /// # Errors
+    /// When it was not after a minute.
+    pub async fn told_again(&self, object: &str, reason: &str, before: i32) -> Result<()> {
+        wait::until(&format!("another event {reason} on {object}"), SOON, || async {
+            let now = self.told(object, reason).await?;
+            Ok(Seen::when(now > before, || format!("{before} before, {now} now")))
+        })
+        .await
+    }
+
     /// A server's Pod.
     ///
     /// # Errors
@@ -231,6 +286,77 @@ impl Fleet {
         let sent = testbed::signal_container(&testbed::container_id(&pod, "mysqld")?, signal).await?;
         ensure!(sent > 0, "no process of {} on this machine", pod.name_any());
         Ok(())
+    }
+
+    /// Kills the mysqld of some servers by -9, at once, and stops the next one of the server `held` before it listens.
+    ///
+    /// # Errors
+    /// When they do not run on this machine, or `held` is not started again in time.
+    pub async fn kill_and_hold(&self, pair: &str, victims: &[usize], held: usize) -> Result<Booting> {
+        let mut old = vec![];
+        for n in victims {
+            let pod = self.server_pod(pair, *n).await?;
+            let pids = testbed::processes_called(&pod, "mysqld")?;
+            ensure!(pids.len() == 1, "mysqld of {}: {pids:?}", pod.name_any());
+            old.extend(pids);
+        }
+        self.note(format!(
+            "KILL to {victims:?} of {pair}, the next mysqld of {held} is held"
+        ));
+        let pod = self.server_pod(pair, held).await?;
+        testbed::signal(&old, "KILL").await?;
+        let begun = Instant::now();
+        // It listens some hundred milliseconds after its start.
+        let pid = loop {
+            let new = testbed::processes_called(&pod, "mysqld")?;
+            if let Some(pid) = new.into_iter().find(|p| !old.contains(p)) {
+                break pid;
+            }
+            ensure!(begun.elapsed() < SOON, "{} is not started again", pod.name_any());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        testbed::signal(&[pid], "STOP").await?;
+        let booting = Booting {
+            pid,
+            pod: pod.name_any(),
+        };
+        if self.listens(pair, held).await? {
+            booting.go_on().await?;
+            bail!("{} listened before it was stopped", pod.name_any());
+        }
+        Ok(booting)
+    }
+
+    /// Whether a server's port takes connections.
+    ///
+    /// # Errors
+    /// When its Pod has no address, or nothing answers at all.
+    pub async fn listens(&self, pair: &str, ordinal: usize) -> Result<bool> {
+        let pod = self.server_pod(pair, ordinal).await?;
+        let (address, port) = self.world.reach(&pod, names::MYSQL_PORT).await?;
+        let connect = tokio::net::TcpStream::connect((address.as_str(), port));
+        match tokio::time::timeout(Duration::from_secs(5), connect).await {
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(e)) if e.kind() == std::io::ErrorKind::ConnectionRefused => Ok(false),
+            Ok(Err(e)) => Err(e).with_context(|| format!("connect to {}", pod.name_any())),
+            Err(_) => bail!("{}: neither connected nor refused", pod.name_any()),
+        }
+    }
+
+    /// What a server received and has not executed, by its own word.
+    ///
+    /// # Errors
+    /// What the server answered.
+    pub async fn unapplied(&self, pair: &str, ordinal: usize) -> Result<GtidSet> {
+        let set: String = self
+            .server(pair, ordinal)
+            .await?
+            .one(
+                "SELECT GTID_SUBTRACT(RECEIVED_TRANSACTION_SET, @@GLOBAL.gtid_executed) \
+                 FROM performance_schema.replication_connection_status WHERE CHANNEL_NAME = ''",
+            )
+            .await?;
+        Ok(set.replace('\n', "").parse()?)
     }
 
     /// Holds up the applier of a server: every row of the table in `shard`, and the place of every new one, is locked. What is

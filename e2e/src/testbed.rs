@@ -83,6 +83,33 @@ pub async fn signal_container(id: &str, signal: &str) -> Result<usize> {
     Ok(pids.len())
 }
 
+/// The processes of a Pod that run a program, whichever container they are in. The Pod need not have heard of them yet.
+///
+/// # Errors
+/// When this machine's processes cannot be listed.
+pub fn processes_called(pod: &Pod, program: &str) -> Result<Vec<u32>> {
+    let group = format!("pod{}", pod.uid().context("the Pod has no UID")?);
+    let mut found = processes_of(&group)?;
+    found.retain(|pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim_end() == program
+    });
+    Ok(found)
+}
+
+/// Sends a signal to processes, by one call.
+///
+/// # Errors
+/// When one of them is not there.
+pub async fn signal(pids: &[u32], signal: &str) -> Result<()> {
+    let mut args = vec!["-s".to_owned(), signal.to_owned()];
+    args.extend(pids.iter().map(u32::to_string));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    shell::run(Duration::from_secs(5), None, "kill", &args)
+        .await
+        .map(|_| ())
+}
+
 /// ID of a Pod's running container.
 ///
 /// # Errors

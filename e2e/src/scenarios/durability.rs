@@ -1,6 +1,6 @@
 //! What an acknowledgement is worth: `durability`, and what a person may give up.
 
-use crate::blueprint::{self as bp, OPEN, PAIR};
+use crate::blueprint::{self as bp, PAIR};
 use crate::fleet::Fleet;
 use crate::pair::TAKEN_OVER;
 use crate::scenario::Group;
@@ -42,10 +42,6 @@ pub fn group() -> Group {
             ),
         ],
     }
-}
-
-fn shards() -> Vec<i32> {
-    (0..OPEN).collect()
 }
 
 /// What the active server says of its waiting.
@@ -92,7 +88,7 @@ async fn strict(f: &Fleet) -> Result<()> {
         println!("      durability-strict: the commit went on after {took:?}");
         f.condition::<MySQLPair>(PAIR, "Durable", "False", "Alone", SOON)
             .await?;
-        f.write(&shards()).await
+        f.write(&bp::shards()).await
     }
     .await;
     f.signal(PAIR, before.passive(), "CONT").await?;
@@ -149,7 +145,7 @@ async fn available(f: &Fleet) -> Result<()> {
         ensure!(took >= Duration::from_millis(1900), "it did not wait: {took:?}");
         f.condition::<MySQLPair>(PAIR, "Durable", "False", "NotWaiting", SOON)
             .await?;
-        f.write(&shards()).await
+        f.write(&bp::shards()).await
     }
     .await;
     f.edit::<MySQLPair>(
@@ -181,13 +177,13 @@ async fn timeout_is(f: &Fleet, milliseconds: u64) -> Result<()> {
 
 async fn accept_loss(f: &Fleet) -> Result<()> {
     let before = f.record(PAIR).await?;
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.counted(PAIR).await?;
     f.signal(PAIR, before.passive(), "STOP").await?;
     let from = f.rows_written();
     let alone = async {
         // Waited for until the record has the active one alone; then acknowledged by that one, and only there.
-        f.write(&shards()).await?;
+        f.write(&bp::shards()).await?;
         let alone = f.members(PAIR, 1, TAKEN_OVER).await?;
         // The socket of a server that is stopped goes on taking what it is sent, much more than is written here: it is cut off.
         cut_followers_off(f, before.active).await?;
@@ -195,7 +191,7 @@ async fn accept_loss(f: &Fleet) -> Result<()> {
         // For longer than between two looks of the operator: what is lost is told as far as it was seen.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(4) {
-            f.write(&shards()).await?;
+            f.write(&bp::shards()).await?;
         }
         anyhow::Ok((alone, only_there))
     }
@@ -290,6 +286,6 @@ async fn accept(f: &Fleet, lost: usize, epoch: i64) -> Result<String> {
         change.kind == ChangeKind::AcceptedLoss,
         "lastChange is {change:?}"
     );
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.event(PAIR, "DataLossAccepted", "", SOON).await
 }

@@ -1,13 +1,13 @@
 //! Servers that come back with something wrong: stale settings, lost data, missing or too many transactions. Each is in sync again by itself.
 
 use super::switchover::spoil_passive;
-use crate::blueprint::{self as bp, OPEN, PAIR};
+use crate::blueprint::{self as bp, PAIR};
 use crate::fleet::Fleet;
-use crate::pair::TAKEN_OVER;
+use crate::pair::{TAKEN_OVER, container};
 use crate::scenario::Group;
 use crate::wait::{self, REPAIR, SOON, Seen};
 use crate::{scenario, shared};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -55,7 +55,7 @@ pub fn group() -> Group {
                 "a passive server with transactions of its own: they are kept as SQL in a Secret, and it is copied anew"
             ),
             scenario!(
-                Full,
+                Short,
                 "crash-recovery-in-peace",
                 recovery,
                 "a crash recovery that takes longer than any probe is left in peace, and ends",
@@ -63,10 +63,6 @@ pub fn group() -> Group {
             ),
         ],
     }
-}
-
-fn shards() -> Vec<i32> {
-    (0..OPEN).collect()
 }
 
 /// The passive server was copied from the active one: an event says so, and by its own word it has the active one's history as purged.
@@ -83,7 +79,7 @@ async fn was_copied(f: &Fleet, ordinal: usize) -> Result<()> {
 
 async fn stale_channel(f: &Fleet) -> Result<()> {
     let before = f.record(PAIR).await?;
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     // As of a time when somebody else was its source, by positions, with another account, and not to be started by anyone.
     let mut server = f.server(PAIR, before.active).await?;
     let own_host = names::host(&f.ns, PAIR, before.active);
@@ -99,7 +95,7 @@ async fn stale_channel(f: &Fleet) -> Result<()> {
     }
     f.signal(PAIR, before.active, "KILL").await?;
     f.served_by(PAIR, before.passive(), TAKEN_OVER).await?;
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.recovered(PAIR).await?;
     ensure!(
         f.record(PAIR).await?.active == before.passive(),
@@ -144,7 +140,7 @@ async fn off_for_long(f: &Fleet) -> Result<()> {
             source.run(&format!("KILL {id}")).await?;
         }
         for _ in 0..3 {
-            f.write(&shards()).await?;
+            f.write(&bp::shards()).await?;
         }
         let out = f.members(PAIR, 1, TAKEN_OVER).await?;
         ensure!(out.epoch > before.epoch, "{before:?} → {out:?}");
@@ -165,10 +161,10 @@ async fn off_for_long(f: &Fleet) -> Result<()> {
 async fn emptied(f: &Fleet) -> Result<()> {
     let first = f.record(PAIR).await?;
     // Both have written, so that each has transactions of the other one's making.
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.prefer(PAIR, first.passive()).await?;
     let before = f.served_by(PAIR, first.passive(), TAKEN_OVER).await?;
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.recovered(PAIR).await?;
     let passive = names::pod(PAIR, before.passive());
     let uuid = f.server(PAIR, before.passive()).await?.vitals().await?.uuid;
@@ -179,7 +175,7 @@ async fn emptied(f: &Fleet) -> Result<()> {
     f.delete::<PersistentVolumeClaim>(&claim).await?;
     f.api::<Pod>().delete(&passive, &DeleteParams::default()).await?;
     // The active one goes on alone.
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.again::<PersistentVolumeClaim>(&claim, old.metadata.uid.as_deref(), REPAIR)
         .await?;
     f.again::<Pod>(&passive, pod.uid().as_deref(), REPAIR).await?;
@@ -205,7 +201,7 @@ async fn duplicate_key(f: &Fleet) -> Result<()> {
         out.active == before.active,
         "a server that lacks rows is active: {out:?}"
     );
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.recovered(PAIR).await?;
     was_copied(f, before.passive()).await?;
     ensure!(
@@ -239,7 +235,7 @@ async fn errant(f: &Fleet) -> Result<()> {
     .await?;
     f.event(PAIR, "ErrantSaved", &names::pod(PAIR, before.passive()), REPAIR)
         .await?;
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.recovered(PAIR).await?;
     was_copied(f, before.passive()).await?;
     ensure!(
@@ -282,41 +278,57 @@ async fn readable(f: &Fleet, name: &str, table: &str) -> Result<()> {
     Ok(())
 }
 
+/// How long a container may take to start before the kubelet ends it.
+fn start_patience(pod: &Pod) -> Result<Duration> {
+    let containers = pod.spec.as_ref().map(|s| s.containers.as_slice());
+    let mysqld = containers.and_then(|c| c.iter().find(|c| c.name == "mysqld"));
+    let probe = mysqld.and_then(|c| c.startup_probe.as_ref());
+    let probe = probe.context("mysqld has no startup probe")?;
+    let seconds = |n: Option<i32>| u64::try_from(n.unwrap_or_default());
+    let (period, failures) = (seconds(probe.period_seconds)?, seconds(probe.failure_threshold)?);
+    Ok(Duration::from_secs(period * failures))
+}
+
 async fn recovery(f: &Fleet) -> Result<()> {
-    // Longer than the readiness probe's patience and two rounds of the liveness probe's.
+    // Longer than the readiness probe's patience; that no other probe has any before the port opens is seen by `started`.
     const RECOVERY: Duration = Duration::from_secs(75);
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
     let before = f.record(PAIR).await?;
-    let name = names::pod(PAIR, before.passive());
-    f.write(&shards()).await?;
-    let restarts = |p: &Pod| {
-        let all = p.status.as_ref().and_then(|s| s.container_statuses.as_ref());
-        let mysqld = all.and_then(|a| a.iter().find(|c| c.name == "mysqld"));
-        mysqld.map_or(0, |c| c.restart_count)
-    };
-    let count = restarts(&f.get::<Pod>(&name).await?);
-    f.signal(PAIR, before.passive(), "KILL").await?;
-    // The new process is stopped before it listens, as if its recovery took that long.
-    wait::until("the new mysqld to be there", SOON, || async {
-        let pod: Pod = f.get(&name).await?;
-        if restarts(&pod) == count {
-            return Ok(Seen::NotYet("not restarted".into()));
-        }
-        f.signal(PAIR, before.passive(), "STOP").await?;
-        Ok(Seen::Yes(()))
-    })
-    .await?;
-    let left_alone = wait::throughout("the server in recovery", RECOVERY, || async {
-        let pod: Pod = f.get(&name).await?;
-        f.write(&[3]).await?;
-        Ok(Seen::when(restarts(&pod) == count + 1, || {
-            format!("{} restarts", restarts(&pod))
-        }))
-    })
+    let passive = before.passive();
+    f.write(&bp::shards()).await?;
+    let pod = f.server_pod(PAIR, passive).await?;
+    let patience = start_patience(&pod)?;
+    ensure!(patience > WEEK, "a recovery is ended after {patience:?}");
+    let count = container(&pod)?.restart_count;
+    // As if its recovery took that long.
+    let booting = f.kill_and_hold(PAIR, &[passive], passive).await?;
+    let left_alone = async {
+        wait::until("the restart to be counted", SOON, || async {
+            let pod = f.server_pod(PAIR, passive).await?;
+            let now = container(&pod)?.restart_count;
+            Ok(Seen::when(now == count + 1, || format!("{now} restarts")))
+        })
+        .await?;
+        wait::throughout("the server in recovery", RECOVERY, || async {
+            let pod = f.server_pod(PAIR, passive).await?;
+            let now = container(&pod)?;
+            let listens = f.listens(PAIR, passive).await?;
+            f.write(&[3]).await?;
+            // The liveness probe begins when the kubelet takes the container for started.
+            let good = now.restart_count == count + 1 && now.started == Some(false) && !listens;
+            Ok(Seen::when(good, || format!("listens: {listens}, {now:?}")))
+        })
+        .await
+    }
     .await;
-    f.signal(PAIR, before.passive(), "CONT").await?;
+    booting.go_on().await?;
     left_alone?;
     f.recovered(PAIR).await?;
-    let after = restarts(&f.get::<Pod>(&name).await?);
+    let after = container(&f.server_pod(PAIR, passive).await?)?.restart_count;
     ensure!(after == count + 1, "restarted {} times more", after - count - 1);
+    ensure!(
+        f.record(PAIR).await?.active == before.active,
+        "another server is active"
+    );
     Ok(())
 }

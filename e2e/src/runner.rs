@@ -4,6 +4,7 @@ use crate::fleet::Fleet;
 use crate::report::{self, Line, Outcome};
 use crate::sampler::Sampler;
 use crate::scenario::{Fixture, Group, Need, Scenario, Set};
+use crate::scenarios::LONG;
 use crate::watched::{self, Watched};
 use crate::world::World;
 use crate::{diagnose, dice::Dice};
@@ -16,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// A scenario that is not done by then hangs.
 const LONGEST: Duration = Duration::from_secs(900);
+
+/// Seconds of a scenario that is not in [`LONG`].
+const USUAL: u64 = 15;
 
 /// How a run is made.
 #[derive(clap::Args, Clone, Debug)]
@@ -86,7 +90,7 @@ pub async fn run(world: &World, groups: Vec<Group>, options: &Options) -> Vec<Li
         }
     }
     // What takes longest begins first.
-    beside.sort_by_key(|l| std::cmp::Reverse(l.scenarios.len()));
+    beside.sort_by_key(|l| std::cmp::Reverse(seconds(&l.scenarios)));
     for (lanes, workers) in [(beside, options.workers.max(1)), (alone, 1)] {
         let done: Vec<Vec<Line>> = futures::stream::iter(lanes)
             .map(|lane| tokio::spawn(run_lane(world.clone(), lane, options.clone())))
@@ -97,6 +101,12 @@ pub async fn run(world: &World, groups: Vec<Group>, options: &Options) -> Vec<Li
         lines.extend(done.into_iter().flatten());
     }
     lines
+}
+
+/// About as long as they take; a guess for most.
+fn seconds(all: &[Scenario]) -> u64 {
+    let known = |s: &Scenario| LONG.iter().find(|(name, _)| *name == s.name).map(|(_, n)| *n);
+    all.iter().map(|s| known(s).unwrap_or(USUAL)).sum()
 }
 
 fn wanted(options: &Options, group: &str, s: &Scenario) -> bool {

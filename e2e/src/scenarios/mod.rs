@@ -23,6 +23,9 @@ mod template;
 
 use crate::scenario::Group;
 
+/// Scenarios that take much longer than the others, and how many seconds: a run begins with them.
+pub const LONG: &[(&str, u64)] = &[("disk-full", 240), ("crash-recovery-in-peace", 100)];
+
 /// Every group, in the order in which they are listed.
 pub fn all() -> Vec<Group> {
     let mut all = vec![
@@ -54,7 +57,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_scenarios_that_the_docs_name_exist() {
+    fn the_scenarios_that_others_name_exist() {
         let names: BTreeSet<_> = super::all()
             .into_iter()
             .flat_map(|g| g.scenarios.into_iter().map(|s| s.name))
@@ -67,6 +70,12 @@ mod tests {
             assert!(
                 names.contains(scenario),
                 "{field} names {scenario}, which there is not"
+            );
+        }
+        for (long, _) in super::LONG {
+            assert!(
+                names.contains(long),
+                "{long} is said to take long and is not there"
             );
         }
         let skips = crate::report::allowed_skips(include_str!("../../skips.tsv")).unwrap();

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod credentials;
 pub mod databases;
 pub mod errant;
+pub mod failpoint;
 #[cfg(test)]
 pub(crate) mod mock;
 pub mod pair;

@@ -7,6 +7,7 @@ mod servers;
 use super::{
     apply::{self, Error as ApiError},
     errant::Written,
+    failpoint,
 };
 use crate::{
     api::{MySQLPair, names},
@@ -174,10 +175,13 @@ impl<'a> Hands<'a> {
     pub async fn act(mut self, decision: &Decision) -> (Done, Result<(), Error>) {
         let mut result = self.take_locks(&decision.actions).await;
         let last = decision.actions.last();
-        for action in &decision.actions {
+        let halt = decision.change.and_then(|_| failpoint::halt(&self.found.pair));
+        let epoch = self.found.status().epoch;
+        for (taken, action) in decision.actions.iter().enumerate() {
             if result.is_err() {
                 break;
             }
+            failpoint::reached(halt, taken, epoch).await;
             let began = Instant::now();
             result = self.step(action).await;
             let took = began.elapsed();
@@ -200,6 +204,9 @@ impl<'a> Hands<'a> {
                 }
                 _ => {}
             }
+        }
+        if result.is_ok() {
+            failpoint::reached(halt, decision.actions.len(), epoch).await;
         }
         if let (Err(source), Some(closed)) = (&result, self.closed) {
             let reopened = !source.is_unknown() && self.was_serving(closed) && self.take_back(closed).await;

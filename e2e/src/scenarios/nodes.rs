@@ -2,7 +2,7 @@
 
 use super::rolling::evict;
 use super::switchover::budget_allows_one;
-use crate::blueprint::{self as bp, OPEN, PAIR};
+use crate::blueprint::{self as bp, PAIR};
 use crate::fleet::Fleet;
 use crate::pair::TAKEN_OVER;
 use crate::scenario::Group;
@@ -39,7 +39,7 @@ pub fn group() -> Group {
                 "the active server's node is drained with the budget in place: handed over, in bounded time"
             ),
             scenario!(
-                Full,
+                Short,
                 "active-unseen-by-operator",
                 unseen,
                 "the operator cannot reach the active server, which lives, is followed, and has clients on it",
@@ -53,21 +53,21 @@ pub fn group() -> Group {
                 TestBed
             ),
             scenario!(
-                Full,
+                Short,
                 "nodes-die-passive-first",
                 passive_first,
                 "the nodes of both servers lose their power, the old passive one's comes back first",
                 TestBed
             ),
             scenario!(
-                Full,
+                Short,
                 "operator-starts-last",
                 started_last,
                 "everything is down when the operator starts; the servers come back later",
                 TestBed
             ),
             scenario!(
-                Full,
+                Short,
                 "all-nodes-off-and-on",
                 all_off,
                 "every node loses its power at once and comes back: the right server is active, nothing is lost",
@@ -75,10 +75,6 @@ pub fn group() -> Group {
             ),
         ],
     }
-}
-
-fn shards() -> Vec<i32> {
-    (0..OPEN).collect()
 }
 
 /// Clients that stay with one server, whatever the map says.
@@ -116,20 +112,21 @@ async fn all_held(f: &Fleet, clients: Vec<Writer>) -> Result<()> {
     Ok(())
 }
 
+/// The server takes over, and writes.
+async fn serves(f: &Fleet, ordinal: usize, limit: Duration) -> Result<()> {
+    f.served_by(PAIR, ordinal, limit).await?;
+    f.write(&bp::shards()).await
+}
+
 async fn cut_off(f: &Fleet) -> Result<()> {
     away_from_operator(f, true).await?;
     let before = f.record(PAIR).await?;
     let node = f.node_of(PAIR, before.active).await?;
     let clients = loyal(f, before.active).await?;
     f.world.bed(&["node", "partition", &node, "both"]).await?;
-    let served = f.served_by(PAIR, before.passive(), TAKEN_OVER).await;
-    let written = match &served {
-        Ok(_) => f.write(&shards()).await,
-        Err(_) => Ok(()),
-    };
+    let served = serves(f, before.passive(), TAKEN_OVER).await;
     f.world.bed(&["node", "heal", &node]).await?;
     served?;
-    written?;
     f.recovered(PAIR).await?;
     all_held(f, clients).await?;
     ensure!(
@@ -225,14 +222,9 @@ async fn unseen_by(f: &Fleet, operator: &str) -> Result<()> {
     let clients = loyal(f, before.active).await?;
     // Everybody but the operator sees the active server: the API does, and the passive one goes on to acknowledge.
     f.world.bed(&["node", "partition", &node, operator]).await?;
-    let served = f.served_by(PAIR, before.passive(), TAKEN_OVER).await;
-    let written = match &served {
-        Ok(_) => f.write(&shards()).await,
-        Err(_) => Ok(()),
-    };
+    let served = serves(f, before.passive(), TAKEN_OVER).await;
     f.world.bed(&["node", "heal", &node]).await?;
     served?;
-    written?;
     f.recovered(PAIR).await?;
     all_held(f, clients).await
 }
@@ -243,7 +235,7 @@ async fn drain(f: &Fleet) -> Result<()> {
     let node = f.node_of(PAIR, before.active).await?;
     let name = names::pod(PAIR, before.active);
     let old = f.server_pod(PAIR, before.active).await?.uid();
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     budget_allows_one(f).await?;
     let begun = Instant::now();
     // As kubectl does it: the node first, then each Pod by eviction.
@@ -251,7 +243,7 @@ async fn drain(f: &Fleet) -> Result<()> {
     let drained = async {
         evict(f, before.active).await?;
         let after = f.served_by(PAIR, before.passive(), TAKEN_OVER).await?;
-        f.write(&shards()).await?;
+        f.write(&bp::shards()).await?;
         wait::until("the drained Pod to be gone", REPAIR, || async {
             let pod = f.get_opt::<Pod>(&name).await?;
             let there = pod.is_some_and(|p| p.uid() == old);
@@ -285,8 +277,8 @@ async fn node_lost(f: &Fleet) -> Result<()> {
         f.healthy(PAIR).await?;
         away_from_operator(f, true).await?;
         let before = f.record(PAIR).await?;
-        f.write(&shards()).await?;
-        let (victim, serves) = if which == "active" {
+        f.write(&bp::shards()).await?;
+        let (victim, by) = if which == "active" {
             (before.active, before.passive())
         } else {
             (before.passive(), before.active)
@@ -294,8 +286,7 @@ async fn node_lost(f: &Fleet) -> Result<()> {
         let node = f.node_of(PAIR, victim).await?;
         f.world.bed(&["node", "kill", &node]).await?;
         let seen = async {
-            f.served_by(PAIR, serves, TAKEN_OVER).await?;
-            f.write(&shards()).await?;
+            serves(f, by, TAKEN_OVER).await?;
             f.members(PAIR, 1, TAKEN_OVER).await?;
             f.condition::<MySQLPair>(PAIR, "Ready", "False", "", REPAIR).await
         }
@@ -304,7 +295,7 @@ async fn node_lost(f: &Fleet) -> Result<()> {
         f.world.bed(&["node", "start", &node]).await?;
         seen.with_context(|| format!("while {node} of the {which} one was away"))?;
         f.recovered(PAIR).await?;
-        ensure!(f.record(PAIR).await?.active == serves, "another server is active");
+        ensure!(f.record(PAIR).await?.active == by, "another server is active");
     }
     f.world.operator_ready().await
 }
@@ -315,7 +306,7 @@ async fn passive_first(f: &Fleet) -> Result<()> {
     let done = async {
         f.all_ready(REPAIR).await?;
         let before = f.record(PAIR).await?;
-        f.write(&shards()).await?;
+        f.write(&bp::shards()).await?;
         let nodes = [
             f.node_of(PAIR, before.active).await?,
             f.node_of(PAIR, before.passive()).await?,
@@ -324,14 +315,9 @@ async fn passive_first(f: &Fleet) -> Result<()> {
             f.world.bed(&["node", "kill", node]).await?;
         }
         f.world.bed(&["node", "start", &nodes[1]]).await?;
-        let served = f.served_by(PAIR, before.passive(), BRING_UP).await;
-        let written = match &served {
-            Ok(_) => f.write(&shards()).await,
-            Err(_) => Ok(()),
-        };
+        let served = serves(f, before.passive(), BRING_UP).await;
         f.world.bed(&["node", "start", &nodes[0]]).await?;
         served?;
-        written?;
         f.recovered(PAIR).await
     }
     .await;
@@ -343,7 +329,7 @@ async fn passive_first(f: &Fleet) -> Result<()> {
 async fn started_last(f: &Fleet) -> Result<()> {
     f.all_ready(REPAIR).await?;
     let before = f.record(PAIR).await?;
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     f.counted(PAIR).await?;
     let nodes = [
         f.node_of(PAIR, before.active).await?,
@@ -377,7 +363,7 @@ async fn started_last(f: &Fleet) -> Result<()> {
 async fn all_off(f: &Fleet) -> Result<()> {
     f.all_ready(REPAIR).await?;
     let before = f.record(PAIR).await?;
-    f.write(&shards()).await?;
+    f.write(&bp::shards()).await?;
     let all: Vec<String> = nodes(f)
         .list(&ListParams::default())
         .await?

@@ -35,7 +35,7 @@ pub fn groups() -> Vec<Group> {
             fixture: Fixture::Empty,
             scenarios: vec![
                 scenario!(
-                    Full,
+                    Short,
                     "replacement-node-gone",
                     node_gone,
                     "the active server's node never comes back: served by the other one, made anew on the third node, its volume kept",
@@ -58,10 +58,6 @@ const REPLACED: Duration = Duration::from_secs(240);
 /// As short as it can be.
 const PATIENCE: i32 = 60;
 
-fn shards() -> Vec<i32> {
-    (0..OPEN).collect()
-}
-
 async fn fleet(f: &Fleet, mode: ReplacementMode) -> Result<()> {
     let mut cluster = bp::cluster(f);
     cluster.spec.mysql.replacement = Replacement {
@@ -72,7 +68,7 @@ async fn fleet(f: &Fleet, mode: ReplacementMode) -> Result<()> {
     f.apply(&bp::pair(f, PAIR)).await?;
     f.apply(&bp::range(f, RANGE, 0, OPEN - 1, PAIR)).await?;
     f.all_ready(BRING_UP).await?;
-    f.write(&shards()).await
+    f.write(&bp::shards()).await
 }
 
 async fn volume_of(f: &Fleet, ordinal: usize) -> Result<String> {
@@ -127,7 +123,7 @@ async fn node_gone(f: &Fleet) -> Result<()> {
         // The operator may have been on that node as well: then another one leads first.
         f.served_by(PAIR, before.passive(), Duration::from_secs(60))
             .await?;
-        f.write(&shards()).await?;
+        f.write(&bp::shards()).await?;
         replaced(f, before.active, &node, &volume).await?;
         kept(f, &volume).await?;
         f.all_ready(BRING_UP).await?;
@@ -156,7 +152,7 @@ async fn manual(f: &Fleet) -> Result<()> {
     f.world.bed(&["node", "kill", &node]).await?;
     let seen = async {
         f.served_by(PAIR, before.active, Duration::from_secs(60)).await?;
-        f.write(&shards()).await?;
+        f.write(&bp::shards()).await?;
         f.members(PAIR, 1, Duration::from_secs(60)).await?;
         // For longer than it would take with the other mode.
         wait::throughout(
@@ -171,7 +167,7 @@ async fn manual(f: &Fleet) -> Result<()> {
             },
         )
         .await?;
-        f.write(&shards()).await?;
+        f.write(&bp::shards()).await?;
         // A pair's own mode wins over the template's.
         let own =
             json!({"spec": {"mysql": {"replacement": {"mode": "Automatic", "afterSeconds": PATIENCE}}}});

@@ -28,7 +28,7 @@ const WAITERS: &str = "SELECT id FROM performance_schema.processlist \
 const LOOKS_FOR_WAITERS: usize = 5;
 /// `ER_NO_SUCH_THREAD`: it has ended by itself.
 const NO_SUCH_THREAD: u16 = 1094;
-/// `ER_KILL_DENIED_ERROR`: an account with SYSTEM_USER, which the operator has not.
+/// `ER_KILL_DENIED_ERROR`: an account with SYSTEM_USER, on a server that was started before the operator was given it.
 const KILL_DENIED: u16 = 1095;
 
 /// Closes a server that is not the recorded active one, whatever it was (second half of rule P6), in this order: clients are cut off, so

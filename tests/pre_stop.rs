@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SCRIPT: &str = include_str!("../src/resources/pre_stop_active.sh");
+const SCRIPT: &str = include_str!("../src/resources/pre_stop.sh");
 
 /// Runs it with a `mysql` that does `body`, which may count its calls in `$CALLS`.
 fn run(name: &str, body: &str) -> (Duration, usize) {

@@ -1,4 +1,5 @@
-//! The options with which the Pod's own client reaches its server: preStop asks it whether it still takes writes.
+//! The options with which the Pod's own client reaches its server: preStop asks it whether it still takes writes, and the
+//! container's first process ends it.
 
 use crate::core::credentials::Credentials;
 

@@ -1,8 +1,12 @@
-# A process that is the first of its container never hears of a SIGTERM that comes before it has asked for it, and mysqld asks late in its
-# start: the Pod would hang until it is killed. So the signal waits until mysqld has it blocked, to take it in a thread of its own.
+# While this server takes writes, the operator gets 25 seconds to hand over to the other one: it sees that the Pod is being deleted, and
+# closes this server for that. Closed twice in a row means that it was handed over, and not opened again at once because that failed.
+# A server that cannot be asked is not waited for.
+end=$(($(date +%s) + 25))
+closed=0
 while :; do
-  while IFS= read -r line; do
-    case "$line" in SigBlk:*[4567cdef]???) break 2 ;; esac
-  done </proc/1/status
-  sleep 0.1
+  read_only=$(timeout 3 mysql --defaults-file=/etc/shardwright/client.cnf --batch --skip-column-names \
+    --execute='SELECT @@GLOBAL.read_only' 2>/dev/null)
+  if [ "$read_only" = 0 ]; then closed=0; else closed=$((closed + 1)); fi
+  if [ "$closed" -ge 2 ] || [ "$(date +%s)" -ge "$end" ]; then exit 0; fi
+  sleep 0.5
 done

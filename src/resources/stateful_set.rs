@@ -41,8 +41,11 @@ pub const INIT_CONTAINER: &str = "init";
 /// disk; a start that was interrupted begins anew. Without a binary log, so that it has no transactions of its own.
 const INIT_SCRIPT: &str = include_str!("init.sh");
 
-/// Lets the signal to end come only when mysqld listens for it, and when another one takes the writes.
-const PRE_STOP_SCRIPT: &str = concat!(include_str!("pre_stop.sh"), include_str!("pre_stop_active.sh"));
+/// Starts mysqld, and ends it when that is asked for: clients first.
+const MYSQLD_SCRIPT: &str = include_str!("mysqld.sh");
+
+/// Lets the signal to end come only when another one takes the writes.
+const PRE_STOP_SCRIPT: &str = include_str!("pre_stop.sh");
 
 /// User and group of mysql in the stock image.
 const MYSQL_ID: i64 = 999;
@@ -217,15 +220,12 @@ fn init(ctx: &PairContext) -> Container {
 
 fn mysqld(ctx: &PairContext) -> Container {
     let mut c = base(ctx, MYSQLD_CONTAINER);
-    // mysqld takes RESTART, and the end of a CLONE, only when it knows that somebody starts it again: the process whose number
-    // this is. It is the container's first process itself, whose parent is 0.
-    c.env.get_or_insert_default().push(EnvVar {
-        name: "MYSQLD_PARENT_PID".to_owned(),
-        value: Some("0".to_owned()),
-        ..EnvVar::default()
-    });
-    c.command = Some(vec!["mysqld".to_owned()]);
-    c.args = Some(vec![format!("--defaults-file={CONFIG_DIR}/$(POD_NAME).cnf")]);
+    // The last word is the script's own name, in what it says.
+    c.command = Some(["sh", "-c", MYSQLD_SCRIPT, "sh"].map(str::to_owned).into());
+    c.args = Some(vec![
+        "mysqld".to_owned(),
+        format!("--defaults-file={CONFIG_DIR}/$(POD_NAME).cnf"),
+    ]);
     c.ports = Some(vec![ContainerPort {
         name: Some(PORT_NAME.to_owned()),
         container_port: names::MYSQL_PORT.into(),

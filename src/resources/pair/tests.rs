@@ -155,6 +155,15 @@ fn every_container_fits_the_restricted_pod_security_standard() {
     }
 }
 
+/// In the command of a container two dollars are one, and a variable of the container in `$()` is put in its place.
+#[test]
+fn scripts_reach_the_shell_as_they_are_written() {
+    let children = pair_children(&context());
+    let set = serde_json::to_value(&children.stateful_set).unwrap();
+    let text = set["spec"]["template"]["spec"].to_string();
+    assert!(!text.contains("$$"), "{text}");
+}
+
 #[test]
 fn no_password_is_in_what_is_not_a_secret() {
     let text = format!("{:?}", pair_children(&context()));

@@ -97,6 +97,11 @@ fn derived(of_pair: &Value, pair: &str) -> Value {
             }
             if c["name"] == "mysqld" {
                 drop_key(c, "lifecycle");
+                // Nobody cuts its clients off before it ends.
+                c["command"] = json!(["mysqld"]);
+                if let Some(env) = c["env"].as_array_mut() {
+                    env.push(json!({"name": "MYSQLD_PARENT_PID", "value": "0"}));
+                }
                 c["args"] = json!([
                     format!("--defaults-file={conf}"),
                     "--super-read-only=OFF",
@@ -142,7 +147,7 @@ mod tests {
                 "spec": {
                     "affinity": {}, "readinessGates": [], "volumes": [],
                     "initContainers": [{"name": "init", "env": [{"name": "POD_NAME", "valueFrom": {}}]}],
-                    "containers": [{"name": "mysqld", "lifecycle": {}, "env": [{"name": "MYSQLD_PARENT_PID", "value": "0"}], "volumeMounts": []}]
+                    "containers": [{"name": "mysqld", "lifecycle": {}, "env": [], "command": ["sh"], "volumeMounts": []}]
                 }
             }
         }});
@@ -154,6 +159,7 @@ mod tests {
             json!({"name": "POD_NAME", "value": "p0-0"})
         );
         assert!(pod["containers"][0]["lifecycle"].is_null());
+        assert_eq!(pod["containers"][0]["command"], json!(["mysqld"]));
         assert_eq!(pod["containers"][0]["args"][2], "--read-only=OFF");
         assert!(!set.to_string().contains("shardwright.dev/pair"));
         assert!(set["spec"]["volumeClaimTemplates"][0]["metadata"]["labels"].is_null());

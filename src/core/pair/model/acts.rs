@@ -172,7 +172,7 @@ fn kill_commits(s: &mut Mysqld) {
 }
 
 /// Whoever waits is told OK.
-fn answer_all(w: &mut World, i: usize) {
+pub fn answer_all(w: &mut World, i: usize) {
     let s = &mut w.servers[i];
     w.acked |= (s.waiting | s.passing) & super::world::CLIENTS;
     s.executed |= s.waiting | s.passing;

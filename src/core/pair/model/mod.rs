@@ -4,7 +4,7 @@
 //! left alone ([`fair`]).
 //!
 //! What it takes for granted of MySQL, each measured or read there: a commit that waits is in the binary log, so it is committed when mysqld
-//! starts again; source side off tells waiting commits OK; a dump thread that ends takes the acknowledgements on its way with it; a
+//! starts again; source side off tells waiting commits OK, and so does a shutdown while no follower is connected, which is why clients are cut off before it; a dump thread that ends takes the acknowledgements on its way with it; a
 //! receiver that was stopped acknowledges nothing more; `FLUSH BINARY LOGS` waits for commits that are under way; a CLONE logs in at its
 //! donor before it drops anything. Of Kubernetes: a status is written by compare-and-swap; a Pod is deleted as it was seen.
 

@@ -466,7 +466,12 @@ fn kubernetes(w: &World, i: usize, without: Without, out: &mut Vec<Next>) {
         with(Move::Resume(i), &|n| n.servers[i].run = Run::Up);
     }
     if s.leaving && !s.node_gone {
-        with(Move::PodEnds(i), &|n| n.stop(i));
+        with(Move::PodEnds(i), &|n| {
+            if without.is(Without::CutOffFirst) && n.servers[i].dumps == 0 {
+                acts::answer_all(n, i);
+            }
+            n.stop(i);
+        });
     }
     if s.node_gone {
         with(Move::NodeBack(i), &|n| n.servers[i].node_gone = false);

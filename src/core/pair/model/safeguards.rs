@@ -60,6 +60,8 @@ pub enum Without {
     Barrier,
     /// P8: errant transactions are not saved before they are overwritten.
     SaveErrant,
+    /// P3: mysqld is told to end while clients are connected.
+    CutOffFirst,
     /// P8: an operator does not know that it has just begun to copy over a server.
     KnowsOfCopies,
 }

@@ -251,6 +251,11 @@ fn who_comes_back_is_compared_and_who_joins_has_everything() {
     needs(Without::Comparing, start, Broken::Swallowed);
     needs(Without::FenceAlone, start, Broken::Swallowed);
     needs(Without::SaveErrant, start, Broken::NotSaved);
+    let ends = Budget {
+        pod_deletions: 1,
+        ..crash_or_cut(2)
+    };
+    needs(Without::CutOffFirst, World::healthy(ends), Broken::MemberLacks);
     needs(Without::KnowsOfCopies, start, Broken::NeverHealthy);
     needs(Without::Reach, start, Broken::MemberLacks);
     needs(Without::Barrier, start, Broken::MemberLacks);

@@ -64,6 +64,12 @@ pub fn group() -> Group {
             ),
             scenario!(
                 Short,
+                "forced-while-commits-wait",
+                super::forced::forced,
+                "the active server's Pod is deleted by force while commits wait: no client is told OK"
+            ),
+            scenario!(
+                Short,
                 "waiting-commit-killed",
                 killed_commit,
                 "a client kills a commit that waits for its acknowledgement, then the active server dies: the row is on neither, and kept in a Secret",

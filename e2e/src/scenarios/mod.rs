@@ -7,6 +7,7 @@ mod disk;
 mod durability;
 mod editing;
 mod failover;
+mod forced;
 mod making;
 mod map;
 mod nodes;

@@ -1,17 +1,14 @@
 //! What every controller is given.
 
-use crate::metrics::Metrics;
-use kube::{
-    Client,
-    runtime::events::{Recorder, Reporter},
-};
+use crate::{metrics::Metrics, report::events::Recorder};
+use kube::{Client, runtime::events::Reporter};
 use std::sync::Arc;
 
 /// What every controller is given. Nothing in it is needed for safety (rule O1).
 pub struct Context {
     /// The API.
     pub client: Client,
-    /// One recorder for the process: its cache folds repeats.
+    /// One recorder for the process: it counts repeats.
     pub recorder: Recorder,
     /// Counters and gauges.
     pub metrics: Arc<Metrics>,

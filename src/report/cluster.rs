@@ -6,7 +6,7 @@ use crate::{
     api::{ShardCluster, names::MANAGER_CLUSTER},
     core::cluster::Said,
 };
-use kube::{Client, Resource as _, runtime::events::Recorder};
+use kube::{Client, Resource as _};
 
 /// Writes the status of `seen` when it is another one, then the events. Returns whether anything was written.
 ///
@@ -14,7 +14,7 @@ use kube::{Client, Resource as _, runtime::events::Recorder};
 /// [`Error`]; [`Error::is_conflict`] means: observe again.
 pub async fn report(
     client: &Client,
-    recorder: &Recorder,
+    recorder: &events::Recorder,
     seen: &ShardCluster,
     said: &Said,
 ) -> Result<bool, Error> {

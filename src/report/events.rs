@@ -2,14 +2,65 @@
 
 use crate::core::note::Note;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::{
+    Client,
+    runtime::events::{Event, EventType, Recorder as Series, Reporter},
+};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
 
 /// The longest note that the API takes is 1 kB.
 const MAX_NOTE: usize = 1000;
 
+/// Objects and reasons that are remembered, at most.
+const REMEMBERED: usize = 4096;
+
+/// UID of an object, and a reason.
+type Subject = (String, &'static str);
+
+/// Records events. The same one again is counted, and another note of the same reason is another event: kube's recorder by itself counts
+/// what has the same reason, and the first note stands for all of them.
+pub struct Recorder {
+    client: Client,
+    reporter: Reporter,
+    last: Mutex<HashMap<Subject, (String, Series)>>,
+}
+
+impl Recorder {
+    /// `reporter` is shown as the source.
+    pub fn new(client: Client, reporter: Reporter) -> Self {
+        Self {
+            client,
+            reporter,
+            last: Mutex::default(),
+        }
+    }
+
+    /// What counts this note about this object.
+    fn series(&self, about: &ObjectReference, reason: &'static str, note: &str) -> Series {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let subject = (about.uid.clone().unwrap_or_default(), reason);
+        if let Some((told, series)) = last.get(&subject)
+            && told == note
+        {
+            return series.clone();
+        }
+        if last.len() >= REMEMBERED {
+            last.clear();
+        }
+        let series = Series::new(self.client.clone(), self.reporter.clone());
+        last.insert(subject, (note.to_owned(), series.clone()));
+        series
+    }
+}
+
 /// Publishes the notes. An event is a courtesy: a failure to write one never fails a pass.
 pub async fn publish(recorder: &Recorder, about: &ObjectReference, action: &str, notes: &[Note]) {
     for n in notes {
+        let note = shortened(&n.note);
+        let series = recorder.series(about, n.reason, &note);
         let event = Event {
             type_: if n.warning {
                 EventType::Warning
@@ -17,11 +68,11 @@ pub async fn publish(recorder: &Recorder, about: &ObjectReference, action: &str,
                 EventType::Normal
             },
             reason: n.reason.to_owned(),
-            note: Some(shortened(&n.note)),
+            note: Some(note),
             action: action.to_owned(),
             secondary: None,
         };
-        match crate::deadline::within(crate::deadline::API, recorder.publish(&event, about)).await {
+        match crate::deadline::within(crate::deadline::API, series.publish(&event, about)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, reason = n.reason, "event not published"),
             Err(error) => tracing::debug!(%error, reason = n.reason, "event not published"),
@@ -44,6 +95,29 @@ fn shortened(note: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::act::mock::Api as Mock;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn another_note_of_the_same_reason_is_another_event() {
+        let note = |text: &str| Note::warning("Failover", text.to_owned());
+        let about = ObjectReference {
+            name: Some("p".into()),
+            namespace: Some("n".into()),
+            uid: Some("u".into()),
+            ..ObjectReference::default()
+        };
+        let event = json!({ "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "e" }, "eventTime": null });
+        const CREATE: &str = "POST /apis/events.k8s.io/v1/namespaces/n/events";
+        let mock = Mock::new([(CREATE, 201, event.clone()), (CREATE, 201, event)]);
+        let recorder = Recorder::new(mock.client(), Reporter::from("shardwright"));
+        publish(&recorder, &about, "Reconcile", &["epoch 7", "epoch 9"].map(note)).await;
+        let sent = mock.done();
+        assert_eq!(
+            (&sent[0]["note"], &sent[1]["note"]),
+            (&json!("epoch 7"), &json!("epoch 9"))
+        );
+    }
 
     #[test]
     fn a_note_that_is_too_long_ends_with_a_mark() {

@@ -6,7 +6,7 @@ use crate::{
     api::{ShardRange, names::MANAGER_RANGE},
     core::range::Said,
 };
-use kube::{Client, Resource as _, runtime::events::Recorder};
+use kube::{Client, Resource as _};
 
 /// Writes the status of `seen` when it is another one, then the events. Returns the range as it then is.
 ///
@@ -14,7 +14,7 @@ use kube::{Client, Resource as _, runtime::events::Recorder};
 /// [`Error`]; [`Error::is_conflict`] means: observe again.
 pub async fn report(
     client: &Client,
-    recorder: &Recorder,
+    recorder: &events::Recorder,
     seen: &ShardRange,
     said: &Said,
 ) -> Result<ShardRange, Error> {

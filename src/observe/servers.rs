@@ -8,7 +8,7 @@ use crate::{
         pair::observed::{Channel, Server, ServerState},
     },
     deadline,
-    mysql::{Access, Error, Session, state},
+    mysql::{Access, Error, Session, fence, state},
 };
 use std::{
     collections::HashMap,
@@ -23,6 +23,8 @@ const HELD: Duration = Duration::from_millis(2500);
 const SILENT: Duration = Duration::from_millis(300);
 /// The same over a new connection, which takes far longer on a busy machine: it must not look silent for that.
 const NEW: Duration = Duration::from_secs(5);
+/// For closing a server whose Pod is gone.
+const FORMER: Duration = Duration::from_secs(5);
 /// For the second reading.
 const LATER: Duration = Duration::from_secs(2);
 /// How long a pass waits for a follower to have what its source had.
@@ -137,6 +139,34 @@ impl Servers {
         if !session.is_broken() {
             self.held().insert(key.to_owned(), (uid.to_owned(), session));
         }
+    }
+
+    /// Closes a server whose Pod is gone from the API, or has become another one, over the connection that is still held: it may run for
+    /// seconds yet, and its clients would wait all the while for acknowledgements that nobody gives (rule P6). `present` is the UID of the Pod
+    /// that is there now.
+    pub fn fence_former(&self, key: &str, present: Option<&str>) {
+        let former = {
+            let mut held = self.held();
+            let gone = held
+                .get(key)
+                .is_some_and(|(uid, _)| Some(uid.as_str()) != present);
+            gone.then(|| held.remove(key)).flatten()
+        };
+        let Some((uid, mut session)) = former else {
+            return;
+        };
+        let server = key.to_owned();
+        tokio::spawn(async move {
+            let fenced = deadline::within(FORMER, async {
+                session.lock().await?;
+                fence::fence(&mut session).await
+            });
+            match fenced.await.map_err(Error::from).flatten() {
+                Ok(()) => tracing::info!(server, uid, "a former self was closed"),
+                // As a rule it has ended.
+                Err(error) => tracing::debug!(server, uid, %error, "a former self was not closed"),
+            }
+        });
     }
 
     /// Lets go of everything of a pair's server.

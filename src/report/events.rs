@@ -98,6 +98,8 @@ mod tests {
     use crate::act::mock::Api as Mock;
     use serde_json::json;
 
+    const CREATE: &str = "POST /apis/events.k8s.io/v1/namespaces/n/events";
+
     #[tokio::test]
     async fn another_note_of_the_same_reason_is_another_event() {
         let note = |text: &str| Note::warning("Failover", text.to_owned());
@@ -108,7 +110,6 @@ mod tests {
             ..ObjectReference::default()
         };
         let event = json!({ "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "e" }, "eventTime": null });
-        const CREATE: &str = "POST /apis/events.k8s.io/v1/namespaces/n/events";
         let mock = Mock::new([(CREATE, 201, event.clone()), (CREATE, 201, event)]);
         let recorder = Recorder::new(mock.client(), Reporter::from("shardwright"));
         publish(&recorder, &about, "Reconcile", &["epoch 7", "epoch 9"].map(note)).await;

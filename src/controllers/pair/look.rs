@@ -121,6 +121,15 @@ pub async fn look(shared: &Shared, found: Found, credentials: api::FoundCopy, be
     let usable = credentials.copy.as_ref().ok().and_then(Option::as_ref);
     let targets = names::ORDINALS.map(|i| target(&found, i, usable));
     let pair = ObjectRef::from_obj(&found.pair);
+    let record = pair::record(&found.name, &found.status());
+    for i in names::ORDINALS {
+        // Only when another one is on record: what the API says of a Pod closes no server that may serve.
+        if record.as_ref().is_some_and(|r| r.active != i) {
+            let pod = found.pod_states.get(i).and_then(Option::as_ref);
+            let key = key(&found.namespace, &names::pod(&found.name, i));
+            shared.servers.fence_former(&key, pod.map(|p| p.uid.as_str()));
+        }
+    }
     let silent = names::ORDINALS.map(|i| {
         let key = key(&found.namespace, &names::pod(&found.name, i));
         shared

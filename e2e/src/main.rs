@@ -31,6 +31,7 @@ mod shell;
 mod testbed;
 mod wait;
 mod watched;
+mod wish;
 mod world;
 mod writer;
 

@@ -299,6 +299,8 @@ impl Fleet {
             let pids = testbed::processes_called(&pod, "mysqld")?;
             ensure!(pids.len() == 1, "mysqld of {}: {pids:?}", pod.name_any());
             old.extend(pids);
+            // Its parent too: stopped with it, it would not notice that it is gone.
+            old.extend(testbed::processes_called(&pod, "sh")?);
         }
         self.note(format!(
             "KILL to {victims:?} of {pair}, the next mysqld of {held} is held"
@@ -479,16 +481,5 @@ impl Fleet {
         self.edit::<MySQLPair>(pair, json!({"spec": {"reconciliation": "Enabled"}}))
             .await?;
         done
-    }
-
-    /// Asks for a planned switchover to `to`.
-    ///
-    /// # Errors
-    /// What the API answered.
-    pub async fn prefer(&self, pair: &str, to: usize) -> Result<()> {
-        let place = if to == 0 { "A" } else { "B" };
-        self.edit::<MySQLPair>(pair, json!({"spec": {"preferredActive": place}}))
-            .await
-            .map(|_| ())
     }
 }

@@ -162,7 +162,7 @@ async fn emptied(f: &Fleet) -> Result<()> {
     let first = f.record(PAIR).await?;
     // Both have written, so that each has transactions of the other one's making.
     f.write(&bp::shards()).await?;
-    f.prefer(PAIR, first.passive()).await?;
+    f.wish(PAIR, first.passive()).await?;
     let before = f.served_by(PAIR, first.passive(), TAKEN_OVER).await?;
     f.write(&bp::shards()).await?;
     f.recovered(PAIR).await?;

@@ -202,7 +202,7 @@ async fn switchover_halted(f: &Fleet, steps: usize) -> Result<()> {
     ensure!(before.members.len() == 2, "in sync are {:?}", before.members);
     f.write(&bp::shards()).await?;
     halt_after(f, Some(steps)).await?;
-    f.prefer(PAIR, before.passive()).await?;
+    f.wish(PAIR, before.passive()).await?;
     let expected = Stage {
         recorded: steps >= 5,
         closed: Some(steps >= 1),

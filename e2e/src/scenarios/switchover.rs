@@ -138,7 +138,7 @@ async fn under_writes(f: &Fleet) -> Result<()> {
     for round in 0..4 {
         let before = f.record(PAIR).await?;
         let begun = Instant::now();
-        f.prefer(PAIR, before.passive()).await?;
+        f.wish(PAIR, before.passive()).await?;
         // Each of these wakes a pass.
         let poke = async {
             for n in 0.. {
@@ -227,7 +227,7 @@ async fn refused(f: &Fleet) -> Result<()> {
     f.write(&[0]).await?;
     f.condition::<MySQLPair>(PAIR, "Stalled", "True", "ReplicationBroken", SOON)
         .await?;
-    f.prefer(PAIR, before.passive()).await?;
+    f.wish(PAIR, before.passive()).await?;
     // Never ends but by a failure.
     let serving = async {
         let failed: Result<()> = loop {
@@ -302,7 +302,7 @@ async fn aborted(f: &Fleet, before: &Record, clients: &[Writer]) -> Result<Insta
     steady(clients, Duration::from_secs(1)).await?;
     let told_before = f.told(PAIR, "SwitchoverAborted").await?;
     let begun = Instant::now();
-    f.prefer(PAIR, before.passive()).await?;
+    f.wish(PAIR, before.passive()).await?;
     f.told_again(PAIR, "SwitchoverAborted", told_before).await?;
     println!("      switchover-aborts: given up after {:?}", begun.elapsed());
     acted_upon(f, before.passive()).await?;

@@ -2,13 +2,10 @@
 
 use crate::fleet::Fleet;
 use crate::testbed;
-use crate::wait::{self, Seen};
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
-use serde_json::json;
-use shardwright::api::{MySQLPair, Place};
 use std::time::Instant;
 
 /// What happens to the server that takes the writes.
@@ -128,31 +125,6 @@ impl Blow {
     }
 }
 
-/// Whether naming `to` now is a wish: only a value that changes is one, and it is acted upon once.
-fn is_wish(named: Option<Place>, acted_upon: Option<Place>, to: usize) -> bool {
-    let to = Some(Place::of(to));
-    named != to && acted_upon != to
-}
-
-/// Sees to it that naming a server as the preferred one is a wish: a name that stands there from earlier is taken away.
-///
-/// # Errors
-/// When the API refuses, or the operator does not take notice.
-pub async fn forget_wish(f: &Fleet, pair: &str, to: usize) -> Result<()> {
-    let found: MySQLPair = f.get(pair).await?;
-    let seen = |p: MySQLPair| p.status.and_then(|s| s.observed_preferred_active);
-    if is_wish(found.spec.preferred_active, seen(found), to) {
-        return Ok(());
-    }
-    f.edit::<MySQLPair>(pair, json!({"spec": {"preferredActive": null}}))
-        .await?;
-    wait::until("the last wish to be forgotten", wait::SOON, || async {
-        let seen = seen(f.get(pair).await?);
-        Ok(Seen::when(seen.is_none(), || format!("{seen:?}")))
-    })
-    .await
-}
-
 /// The node that the leading operator runs on.
 ///
 /// # Errors
@@ -161,22 +133,4 @@ pub async fn leaders_node(f: &Fleet) -> Result<String> {
     let leader = f.world.leader().await?.context("no operator leads")?;
     let node = leader.spec.and_then(|s| s.node_name);
     node.context("the leader runs on no node")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_value_that_changes_is_a_wish() {
-        let (a, b) = (Some(Place::A), Some(Place::B));
-        assert!(is_wish(None, None, 1));
-        assert!(is_wish(a, a, 1));
-        // It was acted upon, and undone by a failover since.
-        assert!(!is_wish(b, b, 1));
-        // It was taken away, and the operator has not seen that: named again, it would have seen no change.
-        assert!(!is_wish(None, b, 1));
-        // Nobody has acted upon it: named again, nothing changes either.
-        assert!(!is_wish(b, a, 1));
-    }
 }

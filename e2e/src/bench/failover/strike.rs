@@ -1,7 +1,7 @@
 //! Striking, waiting until writes flow again, and waiting until the pair is healthy again.
 
 use super::Options;
-use super::faults::{Blow, Fault, forget_wish, leaders_node};
+use super::faults::{Blow, Fault, leaders_node};
 use super::gaps::{Run, Way, phases, wall};
 use super::plain;
 use crate::fleet::Fleet;
@@ -190,7 +190,7 @@ async fn pair(f: &Fleet, clients: &Clients, fault: Fault, n: usize) -> Result<Ve
     }
     let active = f.active(pair).await?;
     if fault == Fault::Planned {
-        forget_wish(f, pair, 1 - active).await?;
+        f.forget_wish(pair, 1 - active).await?;
     }
     let log = f.world.audit_log().await?;
     let begin = std::fs::metadata(&log)?.len();
@@ -315,8 +315,7 @@ async fn lead_elsewhere(f: &Fleet, clients: &Clients) -> Result<()> {
 
 /// Wishes for a server as the active one, and waits for what becomes of that: it is, or the wish was refused.
 async fn wished(f: &Fleet, pair: &str, to: usize) -> Result<bool> {
-    forget_wish(f, pair, to).await?;
-    f.prefer(pair, to).await?;
+    f.wish(pair, to).await?;
     wait::until("a wish to be acted upon", CHANGE, || async {
         let found: MySQLPair = f.get(pair).await?;
         let status = found.status.unwrap_or_default();

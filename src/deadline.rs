@@ -4,6 +4,9 @@ use std::time::Duration;
 
 /// For one call of the Kubernetes API.
 pub const API: Duration = Duration::from_secs(10);
+/// For the first packet that comes back when a connection to a server is asked for. Its kernel sends it, so it is quick on a busy machine as
+/// well; there is time for one that is lost to be sent again, after a second.
+pub const REACH: Duration = Duration::from_millis(1500);
 /// For a connection to a server, TLS and login included.
 pub const CONNECT: Duration = Duration::from_secs(5);
 /// For a statement that only reads state.

@@ -3,6 +3,7 @@
 use crate::deadline;
 use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts, prelude::FromRow, prelude::Queryable};
 use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// How a server is reached and who we are there.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -110,11 +111,15 @@ fn opts(a: &Access) -> Opts {
         .into()
 }
 
-/// Opens a connection.
+/// Opens a connection. Whether there is anybody at the address is tried first: a node that lost its power is told from a busy server by that,
+/// and by nothing that the driver tells.
 ///
 /// # Errors
-/// [`Error::Timeout`] after [`deadline::CONNECT`], or whatever the server answered.
+/// [`Error::Timeout`] after [`deadline::REACH`] without a sign of its machine, or after [`deadline::CONNECT`]; or whatever the server answered.
 pub async fn connect(access: &Access) -> Result<Conn, Error> {
+    let address = (access.address.as_str(), access.port);
+    let reached = deadline::within(deadline::REACH, TcpStream::connect(address)).await?;
+    drop(reached.map_err(|e| mysql_async::Error::Io(e.into()))?);
     Ok(deadline::within(deadline::CONNECT, Conn::new(opts(access))).await??)
 }
 

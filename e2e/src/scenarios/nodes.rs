@@ -67,7 +67,7 @@ pub fn group() -> Group {
                 TestBed
             ),
             scenario!(
-                Short,
+                Full,
                 "all-nodes-off-and-on",
                 all_off,
                 "every node loses its power at once and comes back: the right server is active, nothing is lost",

@@ -251,7 +251,7 @@ pub struct Record {
 }
 
 /// An operator, in the middle of a pass or between two. One that is paused is one whose next step comes late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Op {
     /// What it has still to do.
     pub plan: PlanId,
@@ -277,14 +277,9 @@ impl Op {
     /// Between two passes.
     pub fn idle(self) -> Self {
         Self {
-            plan: PlanId::default(),
-            fresh: false,
-            connected: [false; 2],
-            started: false,
-            locked: [false; 2],
-            closed: None,
-            stopped: None,
-            ..self
+            cut: self.cut,
+            cut_api: self.cut_api,
+            ..Self::default()
         }
     }
 }
@@ -361,17 +356,6 @@ impl World {
 
     /// Two servers that have never run, without a record.
     pub fn fresh(left: Budget) -> Self {
-        let op = Op {
-            plan: PlanId::default(),
-            fresh: false,
-            connected: [false; 2],
-            started: false,
-            locked: [false; 2],
-            closed: None,
-            stopped: None,
-            cut: [false; 2],
-            cut_api: false,
-        };
         let start = |me| Mysqld {
             run: Run::Up,
             ..Mysqld::empty(me)
@@ -379,7 +363,7 @@ impl World {
         Self {
             servers: [start(0), start(2), Mysqld::empty(0)],
             record: None,
-            ops: [op; 2],
+            ops: [Op::default(); 2],
             cut: false,
             wish: None,
             acked: 0,

@@ -2,7 +2,9 @@
 
 use crate::acknowledge::Stand;
 use anyhow::{Context as _, Result, anyhow};
-use mysql_async::{Conn, OptsBuilder, Row, SslOpts, prelude::FromRow, prelude::Queryable};
+use mysql_async::{
+    BinlogStream, BinlogStreamRequest, Conn, OptsBuilder, Row, SslOpts, prelude::FromRow, prelude::Queryable,
+};
 use std::time::Duration;
 
 /// For connecting, and for one statement.
@@ -123,6 +125,19 @@ impl Server {
         self.conn
             .last_insert_id()
             .ok_or_else(|| anyhow!("{}: no id was given by: {sql}", self.name))
+    }
+
+    /// Takes the binary log from here on as a semi-synchronous replica would, and acknowledges nothing; until what is given is dropped.
+    ///
+    /// # Errors
+    /// What the server answered.
+    pub async fn take_binary_log(mut self, server_id: u32) -> Result<BinlogStream> {
+        self.run("SET @rpl_semi_sync_replica = 1").await?;
+        let asked = self.conn.get_binlog_stream(BinlogStreamRequest::new(server_id));
+        tokio::time::timeout(LIMIT, asked)
+            .await
+            .with_context(|| format!("{}: no binary log within {LIMIT:?}", self.name))?
+            .with_context(|| format!("{}: binary log", self.name))
     }
 
     /// What the server is, for the scenarios.

@@ -5,10 +5,13 @@
 //! two answers a second on average, a fifth of what the sampler aims at, which a machine of two cores keeps with much else to do. An
 //! average hides holes; therefore the time is counted, too, in which the last answer was older than that second.
 
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// A time without an answer that is told one by one, in seconds.
+const HOLE: f64 = 4.0;
 /// Answers for each minute and server that was up.
 pub const FLOOR: f64 = 120.0;
 /// Of the time in which a server was up, the sampler may have been blind for this part.
@@ -33,6 +36,11 @@ pub struct Watched {
     pub samples: u64,
     /// Answers while it was up; there are more, since its first seconds do not count as that.
     pub while_up: u64,
+    /// When it was blind for more than [`HOLE`] on end, and for how long, in seconds.
+    pub holes: Vec<(Timestamp, f64)>,
+    /// It is blind now, since then and for so long.
+    #[serde(skip)]
+    pub hole: Option<(Timestamp, f64)>,
     /// Answers since it was counted last.
     #[serde(skip)]
     pub lately: u64,
@@ -55,11 +63,20 @@ impl Watched {
         self.while_up += std::mem::take(&mut self.lately);
         if self.last.is_none_or(|l| l.elapsed() > old) {
             self.blind += span.as_secs_f64();
+            self.hole.get_or_insert_with(|| (Timestamp::now(), 0.0)).1 += span.as_secs_f64();
+        } else {
+            self.ends_hole();
         }
+    }
+
+    fn ends_hole(&mut self) {
+        self.holes
+            .extend(self.hole.take().filter(|(_, long)| *long > HOLE));
     }
 
     /// It was not up, or not for long.
     pub fn was_down(&mut self) {
+        self.ends_hole();
         self.lately = 0;
     }
 
@@ -84,7 +101,11 @@ impl std::fmt::Display for Watched {
             self.up,
             self.a_minute(),
             self.blind
-        )
+        )?;
+        for (at, long) in &self.holes {
+            write!(f, ", {long:.0} s of it from {at:.0}")?;
+        }
+        Ok(())
     }
 }
 
@@ -170,6 +191,16 @@ mod tests {
         w.was_down();
         w.was_up(Duration::ZERO, Duration::from_secs(1));
         assert_eq!((w.samples, w.while_up), (2, 1));
+        assert!(w.holes.is_empty());
+        w.last = None;
+        for _ in 0..5 {
+            w.was_up(Duration::from_secs(1), Duration::from_secs(1));
+        }
+        w.was_down();
+        assert_eq!(w.holes.len(), 1);
+        assert!(w.to_string().contains(", 5 s of it from "), "{w}");
+        w.blind -= 5.0;
+        w.up -= 5.0;
         assert!((w.up - 2.0).abs() < 0.01 && (w.blind - 1.0).abs() < 0.01);
     }
 }

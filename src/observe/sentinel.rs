@@ -1,6 +1,7 @@
 //! A second connection to each server, on which little is done but to wait: a reset of it is seen in milliseconds, and silence within
 //! two and a half seconds, without a pass that asks. Either wakes the pair, and so do commits that wait
-//! for an acknowledgement while none gets through, and the server's return. It proves nothing: the look of the pass does.
+//! for an acknowledgement while none gets through, and the server's return. It proves nothing: the look of the pass does, which is told
+//! since when commits have stood still, and need not wait for long then for the one that does not acknowledge them.
 
 use super::servers::Target;
 use crate::{
@@ -21,10 +22,19 @@ use tokio::task::JoinHandle;
 
 /// What is asked, over and over: how many commits wait for an acknowledgement, how many have had theirs, and who gives any. Without the
 /// plugin there is none of it.
-const STATEMENT: &str = "SELECT SLEEP(0.5), \
-    (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_wait_sessions'), \
-    (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_yes_tx')";
-/// The answer is due after half a second; a healthy server is not later than this, and one on a busy machine is hardly ever.
+fn statement(pause: Duration) -> String {
+    format!(
+        "SELECT SLEEP({}), @@server_uuid, \
+        (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_wait_sessions'), \
+        (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_yes_tx')",
+        pause.as_secs_f32()
+    )
+}
+/// How long the server lets it wait, as a rule.
+const AT_REST: Duration = Duration::from_millis(500);
+/// The same after an answer by which commits waited.
+const WHILE_COMMITS_WAIT: Duration = Duration::from_millis(200);
+/// The answer is due after half a second at most; a healthy server is not later than this, and one on a busy machine is hardly ever.
 const LIMIT: Duration = Duration::from_millis(2500);
 /// An answer that was waited for this much longer than it was to be waited for: it was this process that did not run.
 const OWN_PAUSE: Duration = Duration::from_millis(500);
@@ -38,6 +48,19 @@ struct Known {
     silent: AtomicBool,
     /// When the connection was lost, or silence noticed, and no pass has asked about it yet.
     noticed: Mutex<Option<Instant>>,
+    /// Commits stand still, by the last two answers.
+    still: Mutex<Option<Still>>,
+}
+
+/// Commits that wait for an acknowledgement while none gets through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Still {
+    /// `server_uuid` of the one that they wait on.
+    pub uuid: String,
+    /// How many have had theirs; as long as it is the same, it is so.
+    pub acknowledged: u64,
+    /// Since when at least.
+    pub since: Instant,
 }
 
 struct Sentinel {
@@ -106,6 +129,13 @@ impl Sentinels {
             .is_some_and(|s| s.known.silent.load(Ordering::Relaxed))
     }
 
+    /// Commits that stand still on the server, by its last two answers.
+    pub fn still(&self, key: &str) -> Option<Still> {
+        let all = self.by_server();
+        let still = &all.get(key)?.known.still;
+        still.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// When something was noticed of the server that no pass has asked about before.
     pub fn noticed(&self, key: &str) -> Option<Instant> {
         let all = self.by_server();
@@ -147,8 +177,12 @@ async fn stand(
                 // It is back.
                 let _ = wake.unbounded_send(pair.clone());
             }
-            let error = until_lost(session, || {
-                let _ = wake.unbounded_send(pair.clone());
+            let error = until_lost(session, |still| {
+                let stands = still.is_some();
+                *known.still.lock().unwrap_or_else(PoisonError::into_inner) = still;
+                if stands {
+                    let _ = wake.unbounded_send(pair.clone());
+                }
             })
             .await;
             let silent = matches!(error, Error::Timeout(_));
@@ -163,36 +197,73 @@ async fn stand(
     }
 }
 
-/// What [`STATEMENT`] gives.
-type Answer = (i64, Option<String>, Option<String>);
+/// What [`statement`] gives.
+type Row = (i64, String, Option<String>, Option<String>);
 
-/// Commits that wait for an acknowledgement, and how many have had theirs.
-type Commits = (u64, u64);
-
-/// Whether commits wait, as they did before, and none has got through since.
-fn stands_still(before: Commits, now: Commits) -> bool {
-    before.0 > 0 && now.0 > 0 && before.1 == now.1
+/// What a server says of its commits, and when it said so at the latest.
+#[derive(Clone)]
+struct Answer {
+    at: Instant,
+    uuid: String,
+    waiting: u64,
+    acknowledged: u64,
 }
 
-/// Asks until the connection is lost, or the server does not answer in time. `wake` is called whenever commits stand still.
-async fn until_lost(mut session: Session, wake: impl Fn()) -> Error {
-    let mut before = (0, 0);
+impl Answer {
+    fn read((_, uuid, waiting, acknowledged): Row) -> Self {
+        let number = |text: Option<String>| text.and_then(|t| t.parse().ok()).unwrap_or(0);
+        Self {
+            at: Instant::now(),
+            uuid,
+            waiting: number(waiting),
+            acknowledged: number(acknowledged),
+        }
+    }
+    /// Whether commits wait, as they did before, and none has got through since.
+    fn stands_still_since(&self, before: &Self) -> bool {
+        let same = before.acknowledged == self.acknowledged && before.uuid == self.uuid;
+        same && before.waiting > 0 && self.waiting > 0
+    }
+}
+
+/// Since when commits stand still, by two answers in a row and what was so by the one before.
+fn still(earlier: Option<Still>, before: Option<&Answer>, now: &Answer) -> Option<Still> {
+    let before = before.filter(|b| now.stands_still_since(b))?;
+    let same = |s: &Still| s.uuid == now.uuid && s.acknowledged == now.acknowledged;
+    Some(earlier.filter(same).unwrap_or_else(|| Still {
+        uuid: now.uuid.clone(),
+        acknowledged: now.acknowledged,
+        since: before.at,
+    }))
+}
+
+/// Asks until the connection is lost, or the server does not answer in time. `heard` is told after each answer whether commits stand still,
+/// and at the end that nobody knows.
+async fn until_lost(mut session: Session, heard: impl Fn(Option<Still>)) -> Error {
+    let mut stands = None;
+    let mut before: Option<Answer> = None;
     loop {
         let began = Instant::now();
-        match session.rows::<Answer>(LIMIT, STATEMENT).await {
+        let waited = before.as_ref().is_some_and(|b| b.waiting > 0);
+        let pause = if waited { WHILE_COMMITS_WAIT } else { AT_REST };
+        match session.rows::<Row>(LIMIT, &statement(pause)).await {
             Ok(rows) => {
-                let number = |text: &Option<String>| text.as_ref().and_then(|t| t.parse().ok()).unwrap_or(0);
-                let now = rows.first().map_or((0, 0), |r| (number(&r.1), number(&r.2)));
-                if stands_still(before, now) {
-                    wake();
-                }
+                let now = rows.into_iter().next().map(Answer::read);
+                stands = now.as_ref().and_then(|n| still(stands, before.as_ref(), n));
+                heard(stands.clone());
                 before = now;
             }
             // The server ends it, or somebody else does: both are a loss.
-            Err(e) if !is_own_pause(&e, began.elapsed()) => return e,
+            Err(e) if !is_own_pause(&e, began.elapsed()) => {
+                heard(None);
+                return e;
+            }
             Err(_) => match Session::open(session.access().clone()).await {
                 Ok(new) => session = new,
-                Err(e) => return e,
+                Err(e) => {
+                    heard(None);
+                    return e;
+                }
             },
         }
     }
@@ -210,10 +281,36 @@ mod tests {
 
     #[test]
     fn commits_stand_still_while_some_wait_and_none_gets_through() {
-        assert!(stands_still((2, 7), (3, 7)));
-        assert!(!stands_still((2, 7), (3, 8)));
-        assert!(!stands_still((0, 7), (3, 7)));
-        assert!(!stands_still((2, 7), (0, 7)));
+        let start = Instant::now();
+        let answer = |seconds, waiting, acknowledged| Answer {
+            at: start + Duration::from_secs(seconds),
+            uuid: "a".into(),
+            waiting,
+            acknowledged,
+        };
+        let since = |before, now| still(None, Some(&before), &now).map(|s| s.since);
+        assert_eq!(
+            since(answer(1, 2, 7), answer(2, 3, 7)),
+            Some(start + Duration::from_secs(1))
+        );
+        assert_eq!(since(answer(1, 2, 7), answer(2, 3, 8)), None);
+        assert_eq!(since(answer(1, 0, 7), answer(2, 3, 7)), None);
+        assert_eq!(since(answer(1, 2, 7), answer(2, 0, 7)), None);
+        let other = Answer {
+            uuid: "b".into(),
+            ..answer(2, 3, 7)
+        };
+        assert_eq!(since(answer(1, 2, 7), other), None);
+        assert_eq!(still(None, None, &answer(2, 3, 7)), None);
+        // It goes on.
+        let first = still(None, Some(&answer(1, 2, 7)), &answer(2, 3, 7));
+        assert_eq!(
+            still(first.clone(), Some(&answer(2, 3, 7)), &answer(3, 3, 7)),
+            first
+        );
+        // One got through in between, and then none.
+        let again = still(first, Some(&answer(3, 3, 8)), &answer(4, 3, 8));
+        assert_eq!(again.map(|s| s.since), Some(start + Duration::from_secs(3)));
     }
 
     #[test]

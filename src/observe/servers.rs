@@ -13,14 +13,19 @@ use crate::{
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 
 /// For all that is asked of one server in one pass, over a connection that is held: a healthy one answers in milliseconds.
 const HELD: Duration = Duration::from_millis(2500);
+/// The same for a member that acknowledges nothing while commits wait for it: each moment of it is one in which nobody can write (rule P5),
+/// and nothing is lost by taking one for gone that is merely slow.
+const SUSPECT: Duration = Duration::from_millis(600);
 /// The same for a server whose sentinel has had no answer.
 const SILENT: Duration = Duration::from_millis(300);
+/// How often it is asked whether there is less patience by now.
+const GLANCE: Duration = Duration::from_millis(50);
 /// The same over a new connection, which takes far longer on a busy machine: it must not look silent for that.
 const NEW: Duration = Duration::from_secs(5);
 /// For closing a server whose Pod is gone.
@@ -35,6 +40,28 @@ const SAVE_MOMENT: Duration = Duration::from_secs(2);
 
 /// A copy that was started is seen to run within this time.
 const COPY_BEGINS: Duration = Duration::from_secs(60);
+
+/// How long a server is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// As one that is well.
+    Usual,
+    /// Not for long: commits wait for it, and none gets through.
+    Suspect,
+    /// Hardly: it has been silent since it last answered.
+    Silent,
+}
+
+impl Patience {
+    /// How long, when it would be `usual` for one that is well.
+    fn limit(self, usual: Duration) -> Duration {
+        match self {
+            Self::Usual => usual,
+            Self::Suspect => SUSPECT,
+            Self::Silent => SILENT,
+        }
+    }
+}
 
 /// A server to ask: where it is, and which incarnation of its Pod that is.
 #[derive(Clone, Debug)]
@@ -94,16 +121,17 @@ impl Servers {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at both servers of a pair, side by side: a dead one delays the other by nothing but its own deadline. `silent` are the servers
-    /// that are not waited for for long.
+    /// Looks at both servers of a pair, side by side: a dead one delays the other by nothing but its own deadline. `patience` is asked
+    /// again and again, by place: what is noticed meanwhile counts.
     pub async fn look(
         &self,
         targets: [Option<Target>; 2],
-        silent: [bool; 2],
+        patience: impl Fn(usize) -> Patience + Sync,
         naming: Option<&Naming>,
     ) -> [Seen; 2] {
-        let ([a, b], [a_silent, b_silent]) = (targets, silent);
-        let (mut a, mut b) = futures::join!(self.one(a, a_silent, naming), self.one(b, b_silent, naming));
+        let [a, b] = targets;
+        let (for_a, for_b) = (|| patience(0), || patience(1));
+        let (mut a, mut b) = futures::join!(self.one(a, &for_a, naming), self.one(b, &for_b, naming));
         // What one had at the first reading is compared with what the other one has now.
         let had = [&a, &b].map(|s| executed(&s.server));
         let [had_a, had_b] = had;
@@ -111,11 +139,16 @@ impl Servers {
         [a, b]
     }
 
-    async fn one(&self, target: Option<Target>, silent: bool, naming: Option<&Naming>) -> Seen {
+    async fn one(
+        &self,
+        target: Option<Target>,
+        patience: &(dyn Fn() -> Patience + Sync),
+        naming: Option<&Naming>,
+    ) -> Seen {
         let Some(target) = target else {
             return Seen::absent();
         };
-        let asked = ask(self.take(&target), target.access, silent, naming);
+        let asked = ask(self.take(&target), target.access, patience, naming);
         match asked.await {
             Ok((session, state)) => Seen {
                 server: Server::Up(Box::new(state)),
@@ -217,23 +250,42 @@ impl Servers {
     }
 }
 
+/// Waits for `work` as long as there is patience for it, `usual` for a server that is well.
+async fn patiently<T>(
+    usual: Duration,
+    patience: &(dyn Fn() -> Patience + Sync),
+    work: impl Future<Output = T>,
+) -> Result<T, deadline::Elapsed> {
+    let began = Instant::now();
+    let mut work = std::pin::pin!(work);
+    loop {
+        let limit = patience().limit(usual);
+        let left = limit.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(deadline::Elapsed(limit));
+        }
+        if let Ok(done) = deadline::within(left.min(GLANCE), &mut work).await {
+            return Ok(done);
+        }
+    }
+}
+
 /// Asks over the connection that is held, and over a new one when that turns out to be dead. One that is silent proves as much as
 /// a new one would.
 async fn ask(
     held: Option<Session>,
     access: Access,
-    silent: bool,
+    patience: &(dyn Fn() -> Patience + Sync),
     naming: Option<&Naming>,
 ) -> Result<(Session, ServerState), Error> {
-    let limit = |usual| if silent { SILENT } else { usual };
     if let Some(mut session) = held {
-        match deadline::within(limit(HELD), state::read(&mut session, naming)).await? {
+        match patiently(HELD, patience, state::read(&mut session, naming)).await? {
             Ok(state) => return Ok((session, state)),
             Err(e) if session.is_broken() && !matches!(e, Error::Timeout(_)) => {}
             Err(e) => return Err(e),
         }
     }
-    deadline::within(limit(NEW), async {
+    patiently(NEW, patience, async {
         let mut session = Session::open(access).await?;
         let state = state::read(&mut session, naming).await?;
         Ok((session, state))
@@ -277,5 +329,43 @@ fn failed(e: &Error) -> Server {
         Server::AccessDenied(text)
     } else {
         Server::Unreachable(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_noticed_while_a_server_is_asked_shortens_the_wait() {
+        let noticed = AtomicBool::new(false);
+        let patience = || {
+            if noticed.load(Ordering::Relaxed) {
+                Patience::Suspect
+            } else {
+                Patience::Usual
+            }
+        };
+        let hangs = async {
+            tokio::time::sleep(SUSPECT * 2).await;
+            noticed.store(true, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        };
+        let began = tokio::time::Instant::now();
+        let Err(deadline::Elapsed(limit)) = patiently(HELD, &patience, hangs).await else {
+            panic!("nothing was answered");
+        };
+        assert_eq!(limit, SUSPECT);
+        assert!(
+            began.elapsed() < SUSPECT * 2 + GLANCE * 2,
+            "{:?}",
+            began.elapsed()
+        );
+        assert!(
+            patiently(HELD, &patience, async { 7 })
+                .await
+                .is_ok_and(|n| n == 7)
+        );
     }
 }

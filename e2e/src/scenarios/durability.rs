@@ -35,6 +35,13 @@ pub fn group() -> Group {
             ),
             scenario!(
                 Short,
+                "foreign-acknowledger",
+                foreign,
+                "a server that is none of the pair takes from the active one and may acknowledge for the other: said as long as it does",
+                TestBed
+            ),
+            scenario!(
+                Short,
                 "accept-data-loss",
                 accept_loss,
                 "the only server in sync is lost: stalled by name, another epoch accepts nothing, this one is served by the other, once",
@@ -95,6 +102,43 @@ async fn strict(f: &Fleet) -> Result<()> {
     waited?;
     f.condition::<MySQLPair>(PAIR, "Durable", "True", "", REPAIR)
         .await?;
+    f.recovered(PAIR).await
+}
+
+async fn foreign(f: &Fleet) -> Result<()> {
+    let before = f.record(PAIR).await?;
+    f.condition::<MySQLPair>(PAIR, "Durable", "True", "", SOON)
+        .await?;
+    let mut active = f.server(PAIR, before.active).await?;
+    let mut login = f.operator_login(PAIR, before.active).await?;
+    for sql in [
+        "CREATE USER watcher@'%' IDENTIFIED BY 'a password of its own' REQUIRE SSL",
+        "GRANT REPLICATION SLAVE ON *.* TO watcher@'%'",
+    ] {
+        active.run(sql).await?;
+    }
+    (login.user, login.password) = ("watcher".into(), "a password of its own".into());
+    let said = async {
+        let stream = login.connect().await?.take_binary_log(4242).await?;
+        let said = f
+            .condition::<MySQLPair>(PAIR, "Durable", "False", "ForeignAcknowledger", SOON)
+            .await;
+        f.write(&bp::shards()).await?;
+        drop(stream);
+        said
+    }
+    .await;
+    active.run("DROP USER watcher@'%'").await?;
+    said?;
+    // Its dump thread ends when it next has something to send.
+    f.write(&bp::shards()).await?;
+    f.condition::<MySQLPair>(PAIR, "Durable", "True", "", SOON)
+        .await?;
+    let after = f.record(PAIR).await?;
+    ensure!(
+        after.epoch == before.epoch,
+        "the record changed from {before:?} to {after:?}"
+    );
     f.recovered(PAIR).await
 }
 

@@ -11,7 +11,7 @@ use crate::{
         credentials::{Credentials, OPERATOR_USER},
         pair::{
             self, Children,
-            observed::{Desired, Server},
+            observed::{Desired, Record, Server},
             reasons,
         },
     },
@@ -20,7 +20,8 @@ use crate::{
         self,
         errant::Kept,
         pair::{self as api, Found},
-        servers::{Seen, Target},
+        sentinel::Still,
+        servers::{Patience, Seen, Target},
     },
 };
 use k8s_openapi::jiff::Timestamp;
@@ -37,6 +38,8 @@ pub struct Look {
     pub targets: [Option<Target>; 2],
     /// What they answered.
     pub seen: [Seen; 2],
+    /// Commits that stood still on the active one.
+    pub still: Option<Still>,
     /// When this round began.
     pub began: Instant,
 }
@@ -126,26 +129,41 @@ pub async fn look(shared: &Shared, found: Found, credentials: api::FoundCopy, be
         // Only when another one is on record: what the API says of a Pod closes no server that may serve.
         if record.as_ref().is_some_and(|r| r.active != i) {
             let pod = found.pod_states.get(i).and_then(Option::as_ref);
-            let key = key(&found.namespace, &names::pod(&found.name, i));
+            let key = act::pair::key(&found.namespace, &names::pod(&found.name, i));
             shared.servers.fence_former(&key, pod.map(|p| p.uid.as_str()));
         }
     }
-    let silent = names::ORDINALS.map(|i| {
-        let key = key(&found.namespace, &names::pod(&found.name, i));
-        shared
-            .sentinels
-            .watch(&pair, &key, targets.get(i).and_then(Option::as_ref));
-        shared.sentinels.silent(&key)
-    });
+    let key = |i| key(&found.namespace, &names::pod(&found.name, i));
+    for i in names::ORDINALS {
+        let target = targets.get(i).and_then(Option::as_ref);
+        shared.sentinels.watch(&pair, &key(i), target);
+    }
+    let keys = names::ORDINALS.map(key);
+    let still = || {
+        let active = record.as_ref().map(|r| r.active)?;
+        shared.sentinels.still(keys.get(active)?)
+    };
+    let patience = |i: usize| {
+        let member = |r: &Record| r.passive() == i && r.member(i).is_some();
+        if keys.get(i).is_some_and(|k| shared.sentinels.silent(k)) {
+            Patience::Silent
+        } else if record.as_ref().is_some_and(member) && still().is_some() {
+            Patience::Suspect
+        } else {
+            Patience::Usual
+        }
+    };
     let seen = shared
         .servers
-        .look(targets.clone(), silent, naming.as_ref())
+        .look(targets.clone(), patience, naming.as_ref())
         .await;
+    let still = still();
     Look {
         found,
         credentials,
         targets,
         seen,
+        still,
         began,
     }
 }

@@ -9,9 +9,9 @@ use crate::{
             observed::{Server, ServerState, Tries, Volume},
         },
     },
-    observe::{pair::FoundCopy, servers::Seen},
+    observe::{pair::FoundCopy, sentinel::Still, servers::Seen},
 };
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -78,8 +78,9 @@ pub struct Changing {
 }
 
 impl Memory {
-    /// Takes note of what a look saw, before anything is decided upon it.
-    pub fn saw(&mut self, record: Option<&Record>, seen: &[Seen; 2], now: Timestamp) {
+    /// Takes note of what a look saw, before anything is decided upon it. `still` are commits that stood still on the active server before
+    /// that.
+    pub fn saw(&mut self, record: Option<&Record>, seen: &[Seen; 2], still: Option<&Still>, now: Timestamp) {
         for (last, seen) in self.last_executed.iter_mut().zip(seen) {
             if let Server::Up(s) = &seen.server {
                 *last = Some(s.executed_later.clone());
@@ -101,7 +102,7 @@ impl Memory {
             Server::Up(s) if r.members() == 2 => Some(s.as_ref()),
             _ => None,
         });
-        let waiting = active.and_then(|s| self.waiting(s));
+        let waiting = active.and_then(|s| self.waiting(s, still, now));
         self.unheard = active
             .filter(|s| s.unheard())
             .and_then(|s| match s.source.clients {
@@ -115,11 +116,20 @@ impl Memory {
         });
     }
 
-    /// Since when commits have waited while none has got through: `None` when that was not so at the last look already.
-    fn waiting(&self, s: &ServerState) -> Option<Timestamp> {
-        let (uuid, n, since) = self.acknowledged.as_ref()?;
-        let stands = *uuid == s.uuid && *n == s.source.acknowledged && s.source.waiting > 0;
-        since.filter(|_| stands)
+    /// Since when commits have waited while none has got through: `None` when that was not so at the last look already, nor by what stood
+    /// still before this one.
+    fn waiting(&self, s: &ServerState, still: Option<&Still>, now: Timestamp) -> Option<Timestamp> {
+        let stands =
+            |uuid: &str, n: u64| uuid == s.uuid && n == s.source.acknowledged && s.source.waiting > 0;
+        let looked = self
+            .acknowledged
+            .as_ref()
+            .filter(|(uuid, n, _)| stands(uuid, *n))
+            .and_then(|(.., since)| *since);
+        let told = still
+            .filter(|it| stands(&it.uuid, it.acknowledged))
+            .map(|it| now - SignedDuration::try_from(it.since.elapsed()).unwrap_or_default());
+        [looked, told].into_iter().flatten().min()
     }
 
     /// Takes note of whether the passive server follows, and of whether its replication is broken.
@@ -234,7 +244,12 @@ mod tests {
         }
     }
     fn saw(m: &mut Memory, members: usize, active: Seen, second: i64) -> Option<Timestamp> {
-        m.saw(Some(&record(members)), &[active, Seen::absent()], at(second));
+        m.saw(
+            Some(&record(members)),
+            &[active, Seen::absent()],
+            None,
+            at(second),
+        );
         m.unheard
     }
 
@@ -258,6 +273,25 @@ mod tests {
         assert_eq!(saw(&mut m, 2, up(1, 0, 7), 6), None);
         assert_eq!(saw(&mut m, 2, up(1, 1, 7), 60), None);
         assert_eq!(saw(&mut m, 2, up(1, 0, 8), 61), None);
+    }
+
+    #[test]
+    fn commits_that_stood_still_before_the_first_look_count_from_then_on() {
+        let still = |n, uuid: &str| Still {
+            uuid: uuid.to_owned(),
+            acknowledged: n,
+            since: Instant::now(),
+        };
+        let first = |still: Still, waiting| {
+            let (mut m, active) = (Memory::default(), up(1, waiting, 6));
+            m.saw(Some(&record(2)), &[active, Seen::absent()], Some(&still), at(9));
+            m.unheard
+        };
+        assert!(first(still(6, UUID), 3).is_some_and(|since| since <= at(9)));
+        // One got through meanwhile, none waits any more, or it is another server by now.
+        assert_eq!(first(still(5, UUID), 3), None);
+        assert_eq!(first(still(6, UUID), 0), None);
+        assert_eq!(first(still(6, "another"), 3), None);
     }
 
     #[test]
@@ -308,7 +342,12 @@ mod tests {
     fn what_was_tried_in_vain_counts_for_one_server_until_it_is_a_member() {
         let mut m = Memory::default();
         let look = |m: &mut Memory, members, second| {
-            m.saw(Some(&record(members)), &[Seen::absent(), up(0, 0, 1)], at(second));
+            m.saw(
+                Some(&record(members)),
+                &[Seen::absent(), up(0, 0, 1)],
+                None,
+                at(second),
+            );
         };
         look(&mut m, 1, 1);
         (m.copies, m.follows) = (Tries::default().again(at(1)), Tries::default().again(at(2)));

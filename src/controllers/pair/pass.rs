@@ -128,9 +128,9 @@ fn decide(shared: &Shared, look: &Look, kept: Kept, now: Timestamp) -> (Observed
     let found = &look.found;
     let record = pair::record(&found.name, &found.status());
     let uid = found.pair.uid().unwrap_or_default();
-    shared
-        .memories
-        .of(&uid, |m| m.saw(record.as_ref(), &look.seen, now));
+    shared.memories.of(&uid, |m| {
+        m.saw(record.as_ref(), &look.seen, look.still.as_ref(), now);
+    });
     let observed = observed(shared, look, record, kept);
     let decision = pair::decide(&observed, now);
     shared.memories.of(&uid, |m| m.decided(&decision, now));

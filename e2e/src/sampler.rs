@@ -428,7 +428,7 @@ async fn connect(own: &Own, known: &Known, login: &mut Option<Login>) -> Option<
 }
 
 /// Counts for how long a server is up, by what does not come from the sampler's own connection: on the test bed it had
-/// started and its process runs and is not stopped, elsewhere the kubelet says that it is ready. The first seconds do not count: it has to recover.
+/// started and its process runs, is not stopped, and takes connections, elsewhere the kubelet says that it is ready. The first seconds do not count: it has to recover.
 async fn count_up(own: Own) {
     let local = own.fleet.world.settings.local;
     let mut process: Option<(String, u32)> = None;
@@ -463,7 +463,9 @@ fn process_runs(pod: &Pod, process: &mut Option<(String, u32)>) -> bool {
     if process.as_ref().is_none_or(|(of, _)| *of != id) {
         *process = testbed::first_process(&id).ok().map(|pid| (id, pid));
     }
-    process.as_ref().is_some_and(|(_, pid)| testbed::runs(*pid))
+    process
+        .as_ref()
+        .is_some_and(|(_, pid)| testbed::runs(*pid) && testbed::listens(*pid, names::MYSQL_PORT))
 }
 
 /// What the kubelet said last of mysqld's container.

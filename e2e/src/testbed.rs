@@ -35,6 +35,21 @@ pub fn first_process(id: &str) -> Result<u32> {
     Ok(pid)
 }
 
+/// Whether somebody in the process' network takes connections at the port: a mysqld that ends does not for as long as that takes, with a full
+/// volume a minute.
+pub fn listens(pid: u32, port: u16) -> bool {
+    // State 0A is LISTEN; the local address ends with the port.
+    let local = format!(":{port:04X}");
+    ["tcp", "tcp6"].iter().any(|kind| {
+        std::fs::read_to_string(format!("/proc/{pid}/net/{kind}")).is_ok_and(|table| {
+            table.lines().skip(1).any(|line| {
+                let mut words = line.split_whitespace().skip(1);
+                words.next().is_some_and(|l| l.ends_with(&local)) && words.nth(1) == Some("0A")
+            })
+        })
+    })
+}
+
 /// Whether a process is there, and neither stopped nor dead.
 pub fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -191,5 +206,20 @@ impl World {
     /// When the test bed is not up.
     pub async fn audit_log(&self) -> Result<PathBuf> {
         Ok(self.bed(&["audit"]).await?.trim().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_listened_at_until_it_is_not() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let me = std::process::id();
+        assert!(listens(me, port));
+        drop(socket);
+        assert!(!listens(me, port));
     }
 }

@@ -76,6 +76,10 @@ impl Error {
     pub fn is_access_denied(&self) -> bool {
         self.code() == Some(1045)
     }
+    /// The server has as many connections as it takes, in all or of this account (1040, 1203).
+    pub fn is_out_of_connections(&self) -> bool {
+        matches!(self.code(), Some(1040 | 1203))
+    }
     /// A fixed set of words, for metrics.
     pub fn label(&self) -> &'static str {
         match self {

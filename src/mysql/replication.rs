@@ -161,7 +161,7 @@ pub async fn apply(s: &mut Session) -> Result<(), Error> {
         return Ok(());
     }
     let errors: Vec<(u32, String)> = s.rows(deadline::QUERY, state::APPLIER_ERRORS).await?;
-    let lacks = received.minus(&state::executed(s, None).await?);
+    let lacks = received.minus(&state::executed(s).await?);
     Err(Error::NotReached(errors.into_iter().next().map_or_else(
         || {
             format!(
@@ -207,7 +207,7 @@ pub async fn reach(s: &mut Session, set: &GtidSet) -> Result<(), Error> {
             _ => Err(Error::NotReached("its receiver does not run".into())),
         };
     }
-    let lacks = set.minus(&state::executed(s, None).await?);
+    let lacks = set.minus(&state::executed(s).await?);
     Err(Error::NotReached(format!(
         "{} transactions are not there within {REACH_SECONDS} s",
         lacks.count()

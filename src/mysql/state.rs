@@ -81,6 +81,10 @@ const DUMPS: &str = "SELECT p.user, COUNT(*), COUNT(v.thread_id) FROM performanc
     AND v.variable_name IN ('rpl_semi_sync_replica', 'rpl_semi_sync_slave') AND v.variable_value = '1' \
     WHERE p.command LIKE 'Binlog Dump%' GROUP BY p.user";
 
+const LATER: &str = "SELECT @@GLOBAL.gtid_executed, \
+    (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_wait_sessions'), \
+    (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_yes_tx')";
+
 /// Whether a thread waits for space on the volume: a receiver; or a client's commit, with an entry in the log that is no older than its
 /// statement. The log is looked at only when a commit waits for long.
 fn disk_full() -> String {
@@ -163,17 +167,48 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
     })
 }
 
-/// `gtid_executed` once more. With `reach`, a server that is applying is given up to `seconds` to have it all.
+/// `gtid_executed` once more.
 ///
 /// # Errors
 /// As [`Error`].
-pub async fn executed(s: &mut Session, reach: Option<(&GtidSet, f32)>) -> Result<GtidSet, Error> {
+pub async fn executed(s: &mut Session) -> Result<GtidSet, Error> {
+    let row = s.row(deadline::QUERY, "SELECT @@GLOBAL.gtid_executed").await?;
+    gtid(&get::<String>(&row, 0)?)
+}
+
+/// What is read a second time.
+pub struct Later {
+    /// `gtid_executed`.
+    pub executed: GtidSet,
+    /// Commits that wait for an acknowledgement.
+    pub waiting: u32,
+    /// Commits that were acknowledged.
+    pub acknowledged: u64,
+}
+
+/// The second reading. With `reach`, a server that is applying is given up to `seconds` to have it all.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn later(s: &mut Session, reach: Option<(&GtidSet, f32)>) -> Result<Later, Error> {
     if let Some((set, seconds)) = reach {
         let sql = format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{set}', {seconds})");
         s.rows::<Option<i64>>(deadline::QUERY, sql).await?;
     }
-    let row = s.row(deadline::QUERY, "SELECT @@GLOBAL.gtid_executed").await?;
-    gtid(&get::<String>(&row, 0)?)
+    let row = s.row(deadline::QUERY, LATER).await?;
+    // Without the plugin there is none of it.
+    let number = |i| {
+        Ok::<_, Error>(
+            get::<Option<String>>(&row, i)?
+                .and_then(|t| t.parse::<u64>().ok())
+                .unwrap_or(0),
+        )
+    };
+    Ok(Later {
+        executed: gtid(&get::<String>(&row, 0)?)?,
+        waiting: u32::try_from(number(1)?).unwrap_or(u32::MAX),
+        acknowledged: number(2)?,
+    })
 }
 
 fn has_plugins(semi_sync: &HashMap<String, String>) -> bool {

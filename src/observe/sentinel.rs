@@ -36,6 +36,8 @@ const AT_REST: Duration = Duration::from_millis(500);
 const WHILE_COMMITS_WAIT: Duration = Duration::from_millis(200);
 /// The answer is due after half a second at most; a healthy server is not later than this, and one on a busy machine is hardly ever.
 const LIMIT: Duration = Duration::from_millis(2500);
+/// While commits stand still the pair is woken at once, and then as often as this.
+const WAKE_AGAIN: Duration = Duration::from_secs(1);
 /// An answer that was waited for this much longer than it was to be waited for: it was this process that did not run.
 const OWN_PAUSE: Duration = Duration::from_millis(500);
 /// Until the first new connection after one was lost, and the longest time between two tries.
@@ -177,8 +179,19 @@ async fn stand(
                 // It is back.
                 let _ = wake.unbounded_send(pair.clone());
             }
+            let woken = Mutex::new(None::<Instant>);
             let error = until_lost(session, |still| {
-                let stands = still.is_some();
+                let mut woken = woken.lock().unwrap_or_else(PoisonError::into_inner);
+                // A pass that is under way sees it for itself.
+                let due = woken.is_none_or(|at| at.elapsed() >= WAKE_AGAIN);
+                let stands = still.is_some() && due;
+                *woken = if still.is_none() {
+                    None
+                } else if stands {
+                    Some(Instant::now())
+                } else {
+                    *woken
+                };
                 *known.still.lock().unwrap_or_else(PoisonError::into_inner) = still;
                 if stands {
                     let _ = wake.unbounded_send(pair.clone());
@@ -259,7 +272,11 @@ async fn until_lost(mut session: Session, heard: impl Fn(Option<Still>)) -> Erro
                 return e;
             }
             Err(_) => match Session::open(session.access().clone()).await {
-                Ok(new) => session = new,
+                Ok(new) => {
+                    session = new;
+                    (stands, before) = (None, None);
+                    heard(None);
+                }
                 Err(e) => {
                     heard(None);
                     return e;

@@ -47,14 +47,14 @@ fn measured(observed: &Observed, opened: bool, status: &MySQLPairStatus) -> Pair
     };
     let record = observed.record.as_ref();
     let both = record.and_then(|r| observed.side(r.active).up().zip(observed.side(r.passive()).up()));
-    // One that refuses the operator's password serves its clients.
+    // One that refuses the operator's password, or one more connection, serves its clients.
     let serving = record.is_some_and(|r| match observed.side(r.active) {
         Side {
             server: Server::Up(s),
             ..
         } => s.writable() && r.member(r.active) == Some(&s.uuid),
         Side {
-            server: Server::AccessDenied(_),
+            server: Server::AccessDenied(_) | Server::Full(_),
             pod: Some(pod),
             ..
         } => pod.ready,

@@ -60,7 +60,7 @@ impl Hands<'_> {
             let settled = replication::settle(self.session(of).await?).await;
             self.done(of, "settle its commits", settled)?;
         }
-        let sampled = state::executed(self.session(of).await?, None).await;
+        let sampled = state::executed(self.session(of).await?).await;
         let set = self.done(of, "sample its position", sampled)?;
         let reached = replication::reach(self.session(server).await?, &set).await;
         self.done(server, "catch up", reached)

@@ -143,11 +143,15 @@ pub async fn look(shared: &Shared, found: Found, credentials: api::FoundCopy, be
         let active = record.as_ref().map(|r| r.active)?;
         shared.sentinels.still(keys.get(active)?)
     };
+    let patient = shared
+        .memories
+        .of(&found.pair.uid().unwrap_or_default(), |m| m.spared_until)
+        .is_some_and(|until| Timestamp::now() < until);
     let patience = |i: usize| {
-        let member = |r: &Record| r.passive() == i && r.member(i).is_some();
+        let passive = |r: &Record| r.passive() == i;
         if keys.get(i).is_some_and(|k| shared.sentinels.silent(k)) {
             Patience::Silent
-        } else if record.as_ref().is_some_and(member) && still().is_some() {
+        } else if !patient && record.as_ref().is_some_and(passive) && still().is_some() {
             Patience::Suspect
         } else {
             Patience::Usual

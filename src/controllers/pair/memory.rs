@@ -5,7 +5,7 @@ use crate::{
     core::{
         gtid::GtidSet,
         pair::{
-            Action, Change, Decision, GRACE, Record, State,
+            Action, Change, Decision, GRACE, Lost, Record, State,
             observed::{Server, ServerState, Tries, Volume},
         },
     },
@@ -18,6 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A passive server that was taken for gone and answers within this time was slow, or is started again.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
+/// For so long then none is taken for gone as quickly: a server that stalls now and again is better waited for.
+const SPARED: SignedDuration = SignedDuration::from_mins(1);
+
 /// What is remembered of one pair.
 #[derive(Default)]
 pub struct Memory {
@@ -29,6 +34,12 @@ pub struct Memory {
     pub follows: Tries,
     /// How often its passive server was begun to be copied since it was last a member.
     pub copies: Tries,
+    /// How often commits were let wait for its passive server, to record it in, since it was last a member.
+    pub joins: Tries,
+    /// When its passive server was last taken for gone.
+    gone: Option<Timestamp>,
+    /// A passive server that was taken for gone answered soon after: until then one is waited for as any server is.
+    pub spared_until: Option<Timestamp>,
     /// Which passive server that is, by place and `server_uuid`.
     tried: Option<(usize, String)>,
     /// Since when its active server has had no acknowledgement.
@@ -91,15 +102,20 @@ impl Memory {
                 let passive = Some((r.passive(), s.uuid.clone()));
                 if self.tried != passive {
                     (self.follows, self.copies, self.broken) = (Tries::default(), Tries::default(), None);
+                    self.joins = Tries::default();
                     self.tried = passive;
+                }
+                let soon = |gone: &Timestamp| now.duration_since(*gone) <= SOON;
+                if self.gone.take().is_some_and(|gone| soon(&gone)) {
+                    self.spared_until = Some(now + SPARED);
                 }
             }
             if r.members() == 2 {
-                self.copies = Tries::default();
+                (self.copies, self.joins) = (Tries::default(), Tries::default());
             }
         }
         let active = record.and_then(|r| match &seen.get(r.active)?.server {
-            Server::Up(s) if r.members() == 2 => Some(s.as_ref()),
+            Server::Up(s) => Some(s.as_ref()),
             _ => None,
         });
         let waiting = active.and_then(|s| self.waiting(s, still, now));
@@ -158,6 +174,10 @@ impl Memory {
                 Action::Follow { .. } if matches!(decision.state, State::PassiveDetached { .. }) => {
                     self.follows = self.follows.again(now);
                 }
+                Action::SourceOn { .. } if matches!(decision.state, State::NotRecorded { .. }) => {
+                    self.joins = self.joins.again(now);
+                }
+                Action::Record(_) if decision.state == State::MemberLost(Lost::Gone) => self.gone = Some(now),
                 Action::Rebuild { .. } => {
                     self.copies = self.copies.again(now);
                     (self.follows, self.broken) = (Tries::default(), None);
@@ -295,9 +315,37 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_server_that_is_out_or_for_one_that_is_not_seen() {
+    fn a_passive_server_that_is_back_soon_is_waited_for_longer_for_a_while() {
+        let look = |m: &mut Memory, passive, second| {
+            m.saw(Some(&record(2)), &[up(1, 0, 5), passive], None, at(second));
+        };
+        let mut m = Memory {
+            gone: Some(at(1)),
+            ..Memory::default()
+        };
+        look(&mut m, Seen::absent(), 5);
+        assert_eq!((m.gone, m.spared_until), (Some(at(1)), None));
+        look(&mut m, up(0, 0, 1), 9);
+        assert_eq!((m.gone, m.spared_until), (None, Some(at(69))));
+        // One that was away for long was no slow one.
+        let mut m = Memory {
+            gone: Some(at(1)),
+            ..Memory::default()
+        };
+        look(&mut m, up(0, 0, 1), 12);
+        assert_eq!((m.gone, m.spared_until), (None, None));
+    }
+
+    #[test]
+    fn whoever_is_waited_for_is_unheard_and_nobody_is_that_is_not_seen() {
         let mut m = Memory::default();
-        assert_eq!(saw(&mut m, 1, up(0, 0, 5), 1), None);
+        // It is about to be recorded in.
+        assert_eq!(saw(&mut m, 1, up(0, 0, 5), 1), Some(at(1)));
+        let mut off = up(0, 0, 5);
+        if let Server::Up(s) = &mut off.server {
+            s.source.enabled = false;
+        }
+        assert_eq!(saw(&mut m, 1, off, 1), None);
         assert_eq!(saw(&mut m, 2, up(0, 0, 5), 2), Some(at(2)));
         assert_eq!(saw(&mut m, 2, Seen::absent(), 3), None);
     }

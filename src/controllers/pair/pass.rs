@@ -361,7 +361,13 @@ async fn failed(
     let mut notes = vec![];
     if done.recorded {
         // It is on record: what is told of it holds, and no later pass sees the transition.
-        notes.extend(decision.notes.iter().cloned());
+        let came = |n: &&Note| match n.reason {
+            reasons::ACTIVE_OPENED => done.opened.is_some(),
+            // It is the last of its steps.
+            reasons::REBUILD_STARTED => false,
+            _ => true,
+        };
+        notes.extend(decision.notes.iter().filter(came).cloned());
     }
     if let act::pair::Error::Aborted { source, .. } = error {
         // A wish that only somebody's edit stood in the way of is not given up.

@@ -47,6 +47,7 @@ pub fn observed(shared: &Shared, look: &Look, record: Option<Record>, kept: Kept
         broken_since: m.broken.map(|(since, _)| since),
         follows: m.follows,
         copies: m.copies,
+        joins: m.joins,
         unheard_since: m.unheard,
         no_switchover_before: m.no_switchover_before,
         switchover_void: m.switchover_void,

@@ -350,7 +350,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
         }],
         State::CircleOpen(Circle::Stopped) => vec![Action::Start(active)],
         // What is received from now on is on the disk when it is acknowledged. Commits wait, then a position is reached that was sampled after that: so nothing is acknowledged that it lacks.
-        State::NotRecorded => vec![
+        State::NotRecorded { waits: false } => vec![
             Action::SyncRelayLog {
                 server: passive,
                 every: EACH_EVENT,
@@ -375,6 +375,7 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
         | State::Rebuilding
         | State::NoSemiSync { .. }
         | State::PassiveDetached { waits: true }
+        | State::NotRecorded { waits: true }
         | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
         | State::Errant { too_many: true, .. }
         | State::CatchingUp { slowly: false }

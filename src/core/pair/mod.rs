@@ -28,7 +28,7 @@ pub use action::Action;
 pub use decide::{Change, Children, Decision, children, decide};
 pub use observed::{Observed, Record};
 pub use pods::{NodeSeen, pod_state, volume};
-pub use state::{GRACE, State, state};
+pub use state::{GRACE, Lost, State, state};
 pub use status::{hint, record, status};
 pub use verdict::states;
 pub use wish::Wish;

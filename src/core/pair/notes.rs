@@ -174,7 +174,7 @@ fn recorded(o: &Observed, state: &State, r: &Record) -> Note {
                 why.describe()
             ),
         ),
-        State::NotRecorded => Note::normal(
+        State::NotRecorded { .. } => Note::normal(
             reasons::PASSIVE_JOINED,
             format!(
                 "{} follows and has everything (epoch {})",

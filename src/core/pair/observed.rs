@@ -77,7 +77,9 @@ pub struct Observed {
     pub follows: Tries,
     /// How often this process has begun to copy the passive server since it was last a member.
     pub copies: Tries,
-    /// Since when the active server has had no acknowledgement although the record has two members, as far as this process has seen:
+    /// How often this process has let commits wait for the passive server, to record it in, since it was last a member.
+    pub joins: Tries,
+    /// Since when the active server has had no acknowledgement although commits wait for one, as far as this process has seen:
     /// no semi-sync client, or commits that wait while none gets through ([`ServerState::unheard`]).
     pub unheard_since: Option<Timestamp>,
     /// A planned switchover was given up a moment ago: none before this.
@@ -311,6 +313,8 @@ pub enum Server {
     Unreachable(String),
     /// It runs with other credentials.
     AccessDenied(String),
+    /// It has all the connections that it takes: it serves those.
+    Full(String),
     /// It answered.
     Up(Box<ServerState>),
 }

@@ -45,13 +45,14 @@ pub enum Unfit {
     DiskFull,
 }
 
-/// What is wrong with the recorded active server, if anything. One that refuses the operator's password serves its clients.
+/// What is wrong with the recorded active server, if anything. One that refuses the operator's password, or one more
+/// connection, serves its clients.
 pub fn cause(o: &Observed, record: &Record) -> Option<Cause> {
     match &o.side(record.active).server {
         Server::Absent | Server::Unreachable(_) => Some(Cause::Unreachable),
         Server::Up(s) if record.member(record.active) != Some(s.uuid.as_str()) => Some(Cause::DataLost),
         Server::Up(s) if s.disk_full => Some(Cause::DiskFull),
-        Server::AccessDenied(_) | Server::Up(_) => None,
+        Server::AccessDenied(_) | Server::Full(_) | Server::Up(_) => None,
     }
 }
 

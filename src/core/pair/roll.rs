@@ -37,7 +37,7 @@ pub fn outdated_passive(o: &Observed, state: &State) -> Option<Vec<Action>> {
             | State::Broken { .. }
             | State::CatchingUp { .. }
             | State::CircleOpen(_)
-            | State::NotRecorded
+            | State::NotRecorded { .. }
             | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
     );
     let passive = o.record.as_ref()?.passive();

@@ -21,6 +21,10 @@ pub const REBUILD_RETRY_LONGEST: SignedDuration = SignedDuration::from_hours(1);
 pub const FOLLOW_RETRY: SignedDuration = SignedDuration::from_secs(5);
 /// The longest time between two of them.
 pub const FOLLOW_RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(60);
+/// The same for letting commits wait for a passive server that is to be recorded in, and acknowledged nothing the last time.
+pub const JOIN_RETRY: SignedDuration = SignedDuration::from_secs(5);
+/// The longest time between two of them.
+pub const JOIN_RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(60);
 /// How long commits may wait for a passive server that answers the operator, before it is taken out of the record.
 pub const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
 /// The same for one that does not answer the operator: a commit that waits for a moment is no proof.
@@ -127,7 +131,10 @@ pub enum State {
     /// The active server does not follow the passive one.
     CircleOpen(Circle),
     /// All is well but for the record.
-    NotRecorded,
+    NotRecorded {
+        /// It was tried in vain a moment ago.
+        waits: bool,
+    },
     /// All is well.
     Healthy,
 }
@@ -312,15 +319,17 @@ fn waiting(o: &Observed, record: &Record, active: &ServerState, now: Timestamp) 
     let p = record.passive();
     let passive = o.side(p).up();
     let source = active.source;
-    if record.member(p).is_none() {
-        // It waits already for one that is about to be recorded.
-        let joins = Both::of(o, record).is_some_and(Both::follows);
-        return (source.enabled && !joins).then_some(State::WaitingForNobody);
-    }
     let unheard_for = |d: SignedDuration| {
         o.unheard_since
             .is_some_and(|since| now.duration_since(since) >= d)
     };
+    if record.member(p).is_none() {
+        // It waits already for one that is about to be recorded, unless that one acknowledges nothing.
+        let mute =
+            source.clients == 0 || unheard_for(UNHEARD_AND_GONE) || passive.is_some_and(|s| s.disk_full);
+        let joins = !mute && Both::of(o, record).is_some_and(Both::follows);
+        return (source.enabled && !joins).then_some(State::WaitingForNobody);
+    }
     let gone_on_alone = source.enabled && !source.waits && o.acknowledgement_timeout == STRICT_TIMEOUT;
     let lost = match passive {
         _ if !source.enabled || gone_on_alone => Some(Lost::NotWaitedFor),
@@ -450,7 +459,12 @@ fn circle(b: Both<'_>, now: Timestamp) -> State {
         Threads::Run if b.record.member(p).is_none() && deleting(b.o, p) => {
             State::CatchingUp { slowly: false }
         }
-        Threads::Run if b.record.member(p).is_none() => State::NotRecorded,
+        Threads::Run if b.record.member(p).is_none() => State::NotRecorded {
+            waits: !b.active.source.enabled
+                && b.o.joins.last.is_some_and(|last| {
+                    now.duration_since(last) < b.o.joins.patience(JOIN_RETRY, JOIN_RETRY_LONGEST)
+                }),
+        },
         Threads::Run => wished(b, now).map_or(State::Healthy, State::SwitchOver),
     }
 }

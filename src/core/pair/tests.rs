@@ -152,6 +152,7 @@ pub(super) fn fresh() -> Observed {
         broken_since: None,
         follows: Tries::default(),
         copies: Tries::default(),
+        joins: Tries::default(),
         unheard_since: None,
         no_switchover_before: None,
         switchover_void: false,

@@ -36,6 +36,8 @@ pub mod states {
     pub const UNREACHABLE: &str = "Unreachable";
     /// Its server knows other passwords.
     pub const ACCESS_DENIED: &str = "AccessDenied";
+    /// It has all the connections that it takes.
+    pub const FULL: &str = "ConnectionsExhausted";
     /// Its Pod cannot run.
     pub const FAILING: &str = "Failing";
     /// Its Pod is being deleted.
@@ -236,7 +238,12 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
         State::NoFailover(cause, unfit) => no_failover(o, *cause, unfit),
         State::ActiveDenied => working(
             reasons::ACTIVE_UNAVAILABLE,
-            format!("{a} is the active server and refuses the operator's password; it is restarted"),
+            match &o.side(active).server {
+                Server::Full(_) => format!(
+                    "{a} is the active server and has no connection left for the operator: raise `max_connections`, or let clients have fewer"
+                ),
+                _ => format!("{a} is the active server and refuses the operator's password; it is restarted"),
+            },
         ),
         State::ActiveUnfit {
             error: (number, text),
@@ -369,9 +376,16 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
             reasons::CLOSING_CIRCLE,
             format!("{a} takes writes and is made to follow {p}"),
         ),
-        State::NotRecorded => working(
+        State::NotRecorded { waits: false } => working(
             reasons::JOINING,
             format!("{a} takes writes; {p} follows and is being recorded"),
+        ),
+        State::NotRecorded { waits: true } => working(
+            reasons::JOINING,
+            format!(
+                "{a} takes writes; {p} follows, but acknowledged nothing when commits waited for it ({} times so far), and is tried again",
+                o.joins.count
+            ),
         ),
         State::Healthy => Overall::Ready {
             reason: reasons::SERVING,
@@ -532,6 +546,7 @@ pub fn word(o: &Observed, place: Ordinal) -> &'static str {
             }
         }
         (Server::AccessDenied(_), _) => states::ACCESS_DENIED,
+        (Server::Full(_), _) => states::FULL,
         (_, None) => states::MISSING,
         (_, Some(PodState { deleting: true, .. })) => states::STOPPING,
         (_, Some(PodState { trouble: Some(_), .. })) => states::FAILING,
@@ -556,7 +571,7 @@ pub fn last_error(o: &Observed, place: Ordinal) -> Option<String> {
         return Some(t.message.clone());
     }
     match &side.server {
-        Server::Unreachable(e) | Server::AccessDenied(e) => Some(e.clone()),
+        Server::Unreachable(e) | Server::AccessDenied(e) | Server::Full(e) => Some(e.clone()),
         Server::Absent | Server::Up(_) => None,
     }
 }

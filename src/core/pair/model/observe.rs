@@ -129,10 +129,7 @@ pub fn observed(v: &View) -> Observed {
     };
     let unheard = v.record.is_some_and(|r| {
         let s = &v.servers[r.active];
-        r.members.iter().flatten().count() == 2
-            && v.answers[r.active]
-            && s.source_on
-            && (s.dumps == 0 || s.waiting != 0)
+        v.answers[r.active] && s.source_on && (s.dumps == 0 || s.waiting != 0)
     });
     let mut observed = Observed {
         namespace: "ns".into(),
@@ -156,6 +153,7 @@ pub fn observed(v: &View) -> Observed {
         broken_since: None,
         follows: Tries::default(),
         copies: Tries::default(),
+        joins: Tries::default(),
         unheard_since: unheard.then_some(since),
         no_switchover_before: None,
         switchover_void: false,

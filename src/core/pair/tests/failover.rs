@@ -5,6 +5,7 @@ use super::super::{
     observed::{Observed, PodState, SourceSide},
     promotion::{Cause, Unfit},
     reasons,
+    state::JOIN_RETRY,
 };
 use super::*;
 use crate::api::mysql_pair::ChangeKind;
@@ -67,7 +68,7 @@ fn failover_when_the_active_server_lost_its_data_or_its_disk_is_full() {
     // With nobody who could take over it is told, and looked after.
     out(&mut o);
     let d = run(&o);
-    assert_eq!(d.state, State::NotRecorded);
+    assert_eq!(d.state, State::NotRecorded { waits: false });
     says(&d, reasons::DISK_FULL, true);
 }
 
@@ -317,6 +318,49 @@ fn a_member_that_is_gone_leaves_the_record_before_the_active_server_stops_waitin
 }
 
 #[test]
+fn a_passive_server_that_acknowledges_nothing_while_it_is_recorded_in_is_not_waited_for() {
+    let mut o = healthy();
+    out(&mut o);
+    up(&mut o, 0).source = SourceSide {
+        waiting: 2,
+        ..source()
+    };
+    // A moment is what a commit takes.
+    assert_eq!(run(&o).state, State::NotRecorded { waits: false });
+    o.unheard_since = Some(now() - UNHEARD_AND_GONE);
+    let d = run(&o);
+    assert_eq!(d.state, State::WaitingForNobody);
+    assert_eq!(steps(&d), ["Record", "SourceOff(0)"]);
+    // Not again at once.
+    up(&mut o, 0).source = SourceSide {
+        enabled: false,
+        ..source()
+    };
+    o.unheard_since = None;
+    o.joins = Tries::default().again(now());
+    let d = run(&o);
+    assert_eq!(d.state, State::NotRecorded { waits: true });
+    assert!(steps(&d).is_empty());
+    says(&d, reasons::JOINING, false);
+    o.joins = Tries::default().again(now() - JOIN_RETRY);
+    assert_eq!(run(&o).state, State::NotRecorded { waits: false });
+    // Nor with a full volume.
+    up(&mut o, 0).source = source();
+    up(&mut o, 1).disk_full = true;
+    assert_eq!(run(&o).state, State::WaitingForNobody);
+}
+
+#[test]
+fn an_active_server_with_no_connection_left_serves() {
+    let mut o = healthy();
+    o.sides[0].server = Server::Full("Too many connections".into());
+    let d = run(&o);
+    assert_eq!(d.state, State::ActiveDenied);
+    assert!(steps(&d).is_empty());
+    assert!(d.overall.message().contains("max_connections"), "{:?}", d.overall);
+}
+
+#[test]
 fn member_lost() {
     let with = |change: &dyn Fn(&mut Observed)| {
         let mut o = healthy();
@@ -422,7 +466,7 @@ fn waiting_for_nobody() {
     out(&mut o);
     up(&mut o, 0).source = source();
     // One that is about to be recorded is waited for already.
-    assert_eq!(run(&o).state, State::NotRecorded);
+    assert_eq!(run(&o).state, State::NotRecorded { waits: false });
     down(&mut o, 1);
     let d = run(&o);
     assert_eq!(d.state, State::WaitingForNobody);

@@ -461,7 +461,7 @@ fn not_recorded() {
     let d = run(&o);
     assert_eq!(
         (&d.state, recorded(&d)),
-        (&State::NotRecorded, (0, 3, [true, true]))
+        (&State::NotRecorded { waits: false }, (0, 3, [true, true]))
     );
     // Not while it is about to end.
     let mut leaving = o.clone();

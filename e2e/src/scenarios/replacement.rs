@@ -4,6 +4,7 @@ use crate::blueprint::{self as bp, OPEN, PAIR, RANGE};
 use crate::fleet::Fleet;
 use crate::scenario;
 use crate::scenario::{Fixture, Group};
+use crate::testbed;
 use crate::wait::{self, BRING_UP, SOON, Seen};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
@@ -13,6 +14,8 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shardwright::api::mysql_template::{Replacement, ReplacementMode};
 use shardwright::api::{MySQLPair, ShardCluster, names};
+use shardwright::resources::stateful_set::MYSQLD_CONTAINER;
+use std::io::{Seek as _, Write as _};
 use std::time::Duration;
 
 /// The groups.
@@ -42,6 +45,13 @@ pub fn groups() -> Vec<Group> {
                     TestBed
                 ),
                 scenario!(
+                    Short,
+                    "replacement-data-damaged",
+                    damaged,
+                    "a server crashes at each start for what is on its volume: it is made anew with another one, and the old one is kept",
+                    TestBed
+                ),
+                scenario!(
                     Full,
                     "replacement-manual",
                     manual,
@@ -55,6 +65,8 @@ pub fn groups() -> Vec<Group> {
 
 /// A node is NotReady some 50 s after its death; the least patience that can be asked for is a minute. Both, and room.
 const REPLACED: Duration = Duration::from_secs(240);
+/// Bytes of a page of InnoDB.
+const PAGE: usize = 16 << 10;
 /// As short as it can be.
 const PATIENCE: i32 = 60;
 
@@ -140,6 +152,43 @@ async fn node_gone(f: &Fleet) -> Result<()> {
         "another server is active"
     );
     Ok(())
+}
+
+/// Spoils what InnoDB cannot start without, under the running mysqld, and kills it.
+async fn damage(f: &Fleet, ordinal: usize) -> Result<()> {
+    let pod = f.server_pod(PAIR, ordinal).await?;
+    let pid = testbed::first_process(&testbed::container_id(&pod, MYSQLD_CONTAINER)?)?;
+    let path = format!("/proc/{pid}/root/var/lib/mysql/data/ibdata1");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("open {path}"))?;
+    let pages = usize::try_from(file.metadata()?.len())?.saturating_sub(PAGE);
+    file.seek(std::io::SeekFrom::Start(u64::try_from(PAGE)?))?;
+    file.write_all(&vec![0xa5; pages])?;
+    file.sync_all()?;
+    testbed::kill_container(&pod, MYSQLD_CONTAINER).await
+}
+
+async fn damaged(f: &Fleet) -> Result<()> {
+    fleet(f, ReplacementMode::Automatic).await?;
+    let before = f.record(PAIR).await?;
+    let volume = volume_of(f, before.active).await?;
+    damage(f, before.active).await?;
+    f.served_by(PAIR, before.passive(), Duration::from_secs(60))
+        .await?;
+    f.write(&bp::shards()).await?;
+    f.event(PAIR, "ServerNotStarting", "status 2", BRING_UP).await?;
+    wait::until("another volume", REPLACED, || async {
+        let now = volume_of(f, before.active).await.unwrap_or_default();
+        Ok(Seen::when(!now.is_empty() && now != volume, || {
+            format!("volume {now}")
+        }))
+    })
+    .await?;
+    kept(f, &volume).await?;
+    f.all_ready(BRING_UP).await?;
+    f.recovered(PAIR).await
 }
 
 async fn manual(f: &Fleet) -> Result<()> {

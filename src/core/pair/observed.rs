@@ -270,6 +270,8 @@ pub enum TroubleKind {
     Image,
     /// The container cannot be made, or ends again and again.
     Start,
+    /// mysqld crashes each time it is started.
+    Crash,
     /// No node takes it.
     Unschedulable,
     /// Its volume is not there.
@@ -281,7 +283,7 @@ impl TroubleKind {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Image => super::reasons::IMAGE_PULL_FAILED,
-            Self::Start => super::reasons::SERVER_NOT_STARTING,
+            Self::Start | Self::Crash => super::reasons::SERVER_NOT_STARTING,
             Self::Unschedulable => super::reasons::UNSCHEDULABLE,
             Self::Volume => super::reasons::VOLUME_NOT_BOUND,
         }

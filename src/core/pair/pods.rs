@@ -13,6 +13,8 @@ const SERVER: &str = "mysqld";
 const RESTART_STATUS: i32 = 16;
 /// The status of one that was ended by SIGKILL.
 const KILLED_STATUS: i32 = 137;
+/// The status of a mysqld whose handler of fatal signals has ended it, and those of SIGABRT, SIGBUS and SIGSEGV without that.
+const CRASHED: [i32; 4] = [2, 134, 135, 139];
 /// A container that ended this often is in trouble; once or twice may be chance.
 const RESTARTS: i32 = 3;
 
@@ -170,8 +172,13 @@ fn ends_again_and_again(c: &ContainerStatus, now: Timestamp) -> Option<Trouble> 
     } else {
         said
     };
+    let crashes = c.name == SERVER && CRASHED.contains(&ended.exit_code);
     Some(Trouble {
-        kind: TroubleKind::Start,
+        kind: if crashes {
+            TroubleKind::Crash
+        } else {
+            TroubleKind::Start
+        },
         message: format!(
             "container {} ends again and again, last with status {}: {said}",
             c.name, ended.exit_code

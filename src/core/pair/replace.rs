@@ -1,6 +1,6 @@
 //! When a server that is gone for good is replaced: made anew, on another node, with a new volume.
 
-use super::observed::{Observed, Replacement, Volume, other};
+use super::observed::{Observed, Replacement, TroubleKind, Volume, other};
 use k8s_openapi::jiff::Timestamp;
 
 /// Whether the passive server has been gone for so long that it is replaced. It must be no member, so that nothing that was
@@ -23,7 +23,14 @@ pub fn due(o: &Observed, now: Timestamp) -> bool {
         .and_then(|p| p.node_gone.as_ref())
         .map(|n| n.since);
     let long = |since: Timestamp| now.duration_since(since) > patience;
+    // What makes it crash is not what both are made of: the active one is made of the same.
+    let crashes = side
+        .pod
+        .as_ref()
+        .and_then(|p| p.trouble.as_ref())
+        .is_some_and(|t| t.kind == TroubleKind::Crash)
+        && ![place, record.active].into_iter().any(|i| o.outdated(i));
     // The kubelet may have been away for long while the server was there all the time, or came back a moment ago. Of a volume that is lost
     // the API does not say since when.
-    o.adrift_since.is_some_and(long) && (node.is_some_and(long) || side.volume == Volume::Lost)
+    o.adrift_since.is_some_and(long) && (node.is_some_and(long) || side.volume == Volume::Lost || crashes)
 }

@@ -87,9 +87,12 @@ fn delete(o: &Observed, place: Ordinal) -> Option<Action> {
 fn never_got_up(p: &PodState) -> bool {
     !p.running
         && (!p.ran
-            || p.trouble
-                .as_ref()
-                .is_some_and(|t| matches!(t.kind, TroubleKind::Image | TroubleKind::Start)))
+            || p.trouble.as_ref().is_some_and(|t| {
+                matches!(
+                    t.kind,
+                    TroubleKind::Image | TroubleKind::Start | TroubleKind::Crash
+                )
+            }))
 }
 
 /// Of two healthy servers the passive one, when its specification is an old one. An active one is handed over first

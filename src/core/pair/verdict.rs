@@ -518,7 +518,7 @@ fn trouble(o: &Observed, place: Ordinal, now: Timestamp) -> Option<Trouble> {
     let trouble = pod.trouble.as_ref()?;
     let patience = match trouble.kind {
         TroubleKind::Image => SignedDuration::ZERO,
-        TroubleKind::Start => START_PATIENCE,
+        TroubleKind::Start | TroubleKind::Crash => START_PATIENCE,
         TroubleKind::Unschedulable | TroubleKind::Volume => SCHEDULING_PATIENCE,
     };
     (now.duration_since(pod.created) >= patience).then(|| trouble.clone())

@@ -2,7 +2,7 @@
 
 use super::super::{
     action::Action,
-    observed::{Observed, PodState, SourceSide},
+    observed::{Observed, PodState, SourceSide, Trouble, TroubleKind},
     promotion::{Cause, Unfit},
     reasons,
     state::JOIN_RETRY,
@@ -547,6 +547,21 @@ fn replacing() {
     let d = run(&o);
     assert_eq!(steps(&d), [r#"Replace { place: 1, uid: Some("pod-1") }"#]);
     says(&d, reasons::REPLACING, false);
+    // Nor need it be the node: its data may be what makes it crash.
+    let mut damaged = o.clone();
+    let pod = damaged.sides[1].pod.as_mut().unwrap();
+    pod.node_gone = None;
+    pod.trouble = Some(Trouble {
+        kind: TroubleKind::Crash,
+        message: "container mysqld ends again and again, last with status 2".into(),
+    });
+    assert_eq!(run(&damaged).state, State::Replacing);
+    let mut early = damaged.clone();
+    early.adrift_since = Some(now() - SignedDuration::from_secs(1700));
+    assert_ne!(run(&early).state, State::Replacing);
+    // What it is made of may be, too.
+    damaged.sides[0].pod.as_mut().unwrap().spec_hash = Some("another".into());
+    assert_ne!(run(&damaged).state, State::Replacing);
     o.replacement = Replacement::Manual;
     assert_eq!(run(&o).state, State::PassiveUnavailable);
     // Never the only good copy, and never while nobody serves.

@@ -175,6 +175,7 @@ fn a_pod_that_never_ran_is_replaced_at_once_when_it_is_outdated_and_told_when_it
     for (kind, reason) in [
         (TroubleKind::Image, reasons::IMAGE_PULL_FAILED),
         (TroubleKind::Start, reasons::SERVER_NOT_STARTING),
+        (TroubleKind::Crash, reasons::SERVER_NOT_STARTING),
         (TroubleKind::Unschedulable, reasons::UNSCHEDULABLE),
         (TroubleKind::Volume, reasons::VOLUME_NOT_BOUND),
     ] {

@@ -20,7 +20,7 @@ mod samples_tests;
 mod schema_tests;
 
 pub use mysql_pair::{MySQLPair, MySQLPairSpec, MySQLPairStatus, Place};
-pub use placement::{PlacedSpan, Placement, ShardSpan, SpanState};
+pub use placement::{Move, MoveKey, MoveStage, PlacedSpan, Placement, Seed, ShardSpan, SpanState};
 pub use shard_cluster::{ShardCluster, ShardClusterSpec, ShardClusterStatus};
 pub use shard_range::{ShardRange, ShardRangeSpec, ShardRangeStatus};
 

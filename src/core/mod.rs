@@ -9,6 +9,7 @@ pub mod errant;
 pub mod gtid;
 pub mod id;
 pub mod key_hash;
+pub mod migration;
 pub mod my_cnf;
 pub mod note;
 pub mod pair;

@@ -166,7 +166,7 @@ pub fn publish(p: &Placement, hash: &str, published: i64) -> Placement {
     Placement {
         map_version: p.map_version.max(published).saturating_add(1),
         map_hash: hash.to_owned(),
-        spans: p.spans.clone(),
+        ..p.clone()
     }
 }
 
@@ -225,6 +225,7 @@ pub fn seed(
         map_version: published,
         map_hash: String::new(),
         spans,
+        moves: Vec::new(),
     };
     p.spans = merged(p.spans);
     Ok(p)

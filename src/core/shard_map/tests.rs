@@ -63,6 +63,7 @@ fn placement() -> Placement {
             span(512, 767, "p1", Serving),
             span(768, 1023, "p1", Creating),
         ],
+        moves: Vec::new(),
     }
 }
 fn actives(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {

@@ -91,10 +91,14 @@ pub struct Placement {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub spans: Vec<PlacedSpan>,
     /// The links between two pairs over which shards change places. Sorted by `from` and `to`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     #[schemars(length(max = MAX_MOVES))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub moves: Vec<Move>,
+    /// Batches that were begun so far, of all moves: rises by one with each, never falls, so that none is taken for another.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub batches: i64,
 }
 
 /// How the copies of a move are made.
@@ -166,6 +170,10 @@ pub struct Move {
     #[schemars(length(max = MAX_MOVE_SPANS))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub batch: Vec<ShardSpan>,
+    /// Number of the batch that was begun last; 0 before the first one.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub batch_number: i64,
     /// Until when the old copies follow; in stage Retaining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_until: Option<Time>,
@@ -176,8 +184,15 @@ impl Hash for Move {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let until = self.retain_until.as_ref().map(|t| t.0.as_nanosecond());
         (&self.from, &self.to, &self.shards, &self.opposite).hash(state);
-        (self.seed, self.stage, &self.seeded, &self.seed_gtid, &self.opposite_gtid).hash(state);
-        (&self.verified, &self.batch, until).hash(state);
+        (
+            self.seed,
+            self.stage,
+            &self.seeded,
+            &self.seed_gtid,
+            &self.opposite_gtid,
+        )
+            .hash(state);
+        (&self.verified, &self.batch, self.batch_number, until).hash(state);
     }
 }
 

@@ -5,7 +5,10 @@
 //! what serves is assigned where it lies (C5); shards without a range stay served (C6); a shard whose database some pair has is placed
 //! there and nowhere else (C7).
 
-use super::{placement, spans::SpanSet};
+use super::{
+    placement::{self, moves},
+    spans::SpanSet,
+};
 use crate::api::placement::{PlacedSpan, Placement, ShardSpan, SpanState};
 use std::collections::BTreeMap;
 
@@ -269,8 +272,8 @@ fn settle(
         let (mut hand_over, mut reclaim) = (SpanSet::new(), SpanSet::new());
         for s in placement::pieces(&p, &span) {
             let piece = ShardSpan::new(s.first, s.last);
-            // Never in the map, so that they may follow the range's `pairRef`.
-            if s.state == SpanState::Creating && s.pair != r.pair {
+            // Never in the map, so that they may follow the range's `pairRef`. A pair that is being cloned over takes them when that is done.
+            if s.state == SpanState::Creating && s.pair != r.pair && !moves::cloned_over(&p, &r.pair) {
                 reclaim.extend([piece]);
             } else if s.range.as_deref() != Some(r.name.as_str()) {
                 hand_over.extend([piece]);
@@ -291,11 +294,13 @@ fn settle(
         ambiguous.extend(several.spans());
         let mut here = new.minus(&several);
         for (pair, there) in elsewhere.iter().filter(|(pair, _)| **pair != r.pair) {
-            p = placement::claim(&p, there, pair, Some(&r.name))?;
-            p = placement::serve(&p, there, pair)?;
             here = here.minus(there);
+            if !moves::cloned_over(&p, pair) {
+                p = placement::claim(&p, there, pair, Some(&r.name))?;
+                p = placement::serve(&p, there, pair)?;
+            }
         }
-        if !here.is_empty() {
+        if !here.is_empty() && !moves::cloned_over(&p, &r.pair) {
             p = placement::claim(&p, &here, &r.pair, Some(&r.name))?;
         }
     }

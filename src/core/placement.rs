@@ -1,13 +1,14 @@
 //! The transitions of the record (`ShardCluster.status.placement`).
 //!
 //! Every change of the record is one of these functions, applied by compare-and-swap. Each keeps what `docs/placement.md` numbers:
-//! spans are sorted, apart, merged where they are equal, and at most [`MAX_SPANS`] (I1); no function takes a shard out of `Serving`
-//! or changes the pair of one that is (I2); the version of the map never falls (I3).
+//! spans are sorted, apart, merged where they are equal, and at most [`MAX_SPANS`] (I1); no function takes a shard out of `Serving`,
+//! and none but [`moves::cut_over`] changes the pair of one that is (I2); the version of the map never falls (I3).
 
 use super::spans::SpanSet;
-use crate::api::placement::{MAX_SPANS, PlacedSpan, Placement, ShardSpan, SpanState};
+use crate::api::placement::{MAX_SPANS, MoveKey, MoveStage, PlacedSpan, Placement, ShardSpan, SpanState};
 use std::collections::BTreeMap;
 
+pub mod moves;
 #[cfg(test)]
 mod tests;
 
@@ -33,12 +34,99 @@ pub enum Error {
     /// The record that was read breaks its own rules.
     #[error("the record is malformed at shard {0}: spans must be sorted and apart")]
     Malformed(i32),
+    /// A move that was read breaks the rules of moves.
+    #[error("the move {key} on record is malformed: {why}")]
+    MalformedMove {
+        /// That move.
+        key: MoveKey,
+        /// The rule.
+        why: String,
+    },
+    /// The moves would not fit the object.
+    #[error(
+        "the record would have {0}: let the moves that are under way end first, or let neighbouring shards move together"
+    )]
+    MovesTooLarge(String),
+    /// There is no such move.
+    #[error("there is no move {0} on record")]
+    NoMove(MoveKey),
+    /// There is a move between these pairs already.
+    #[error("the move {0} is on record; between two pairs there is one at a time")]
+    MoveExists(MoveKey),
+    /// No shards, or the two ends are one.
+    #[error("the move {0} has nothing to do here")]
+    NothingToDo(MoveKey),
+    /// The shards are in a move already.
+    #[error("shards {shards} are in the move {key}, which has to end first")]
+    InMove {
+        /// Those shards.
+        shards: SpanSet,
+        /// That move.
+        key: MoveKey,
+    },
+    /// The move is at another stage than the transition needs.
+    #[error("the move {key} is at stage {stage:?}, where this is not done")]
+    WrongStage {
+        /// That move.
+        key: MoveKey,
+        /// Where it is.
+        stage: MoveStage,
+    },
+    /// Shards are being cut over.
+    #[error("shards {shards} of the move {key} are being cut over: that is ended first")]
+    BatchOpen {
+        /// That move.
+        key: MoveKey,
+        /// Those shards.
+        shards: SpanSet,
+    },
+    /// The batch is not the one on record any more.
+    #[error("batch {number} of the move {key} is not on record any more: it was ended by another hand")]
+    OtherBatch {
+        /// That move.
+        key: MoveKey,
+        /// The batch that was meant.
+        number: i64,
+    },
+    /// Shards that must be placed at one end are at both.
+    #[error("shards {shards} are placed at both ends of the move {key}; they go one way at a time")]
+    TwoEnds {
+        /// Those shards.
+        shards: SpanSet,
+        /// That move.
+        key: MoveKey,
+    },
+    /// The pair is at no end of the move.
+    #[error("{pair} is at no end of the move {key}")]
+    NotAnEnd {
+        /// That move.
+        key: MoveKey,
+        /// That pair.
+        pair: String,
+    },
+    /// A pair that is to be cloned over has shards, or is in a move.
+    #[error("{0} has shards on record, or is in a move: it can't be cloned over")]
+    NotEmpty(String),
+    /// A pair is being cloned over.
+    #[error("{0} is being cloned over: what is put there now would be lost")]
+    BeingCloned(String),
+    /// No GTID set.
+    #[error("not a GTID set: {0}")]
+    BadGtid(String),
 }
 
-/// Checks I1.
+impl Error {
+    /// Whether it is the record that was read that breaks the rules, so that nothing can be done with it.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::Malformed(_) | Self::MalformedMove { .. })
+    }
+}
+
+/// Checks I1, and the rules of moves.
 ///
 /// # Errors
-/// [`Error::Malformed`] with the first shard of the span that is out of order, [`Error::TooManySpans`].
+/// [`Error::Malformed`] with the first shard of the span that is out of order, [`Error::TooManySpans`], [`Error::MalformedMove`],
+/// [`Error::MovesTooLarge`].
 pub fn check(p: &Placement) -> Result<(), Error> {
     let mut next = 0;
     for s in &p.spans {
@@ -50,7 +138,7 @@ pub fn check(p: &Placement) -> Result<(), Error> {
     if p.spans.len() > MAX_SPANS {
         return Err(Error::TooManySpans(p.spans.len()));
     }
-    Ok(())
+    moves::check_moves(p)
 }
 
 /// The shards of the spans that `keep` chooses.
@@ -98,12 +186,15 @@ pub fn pieces(p: &Placement, within: &SpanSet) -> Vec<PlacedSpan> {
 /// Puts shards on record that are not on it yet: `Creating` on `pair`, assigned to `range`.
 ///
 /// # Errors
-/// [`Error::Taken`], [`Error::TooManySpans`], [`Error::Malformed`].
+/// [`Error::Taken`], [`Error::BeingCloned`], [`Error::TooManySpans`], [`Error::Malformed`].
 pub fn claim(p: &Placement, set: &SpanSet, pair: &str, range: Option<&str>) -> Result<Placement, Error> {
     check(p)?;
     let taken = recorded(p).intersect(set);
     if !taken.is_empty() {
         return Err(Error::Taken(taken));
+    }
+    if moves::cloned_over(p, pair) {
+        return Err(Error::BeingCloned(pair.to_owned()));
     }
     let mut out = p.clone();
     out.spans.extend(placed(set, pair, SpanState::Creating, range));
@@ -129,8 +220,11 @@ pub fn release(p: &Placement, set: &SpanSet) -> Result<Placement, Error> {
 /// Claims shards for another pair that are still `Creating`: they were never in the map, so nothing is lost.
 ///
 /// # Errors
-/// [`Error::NotAs`] when one is not `Creating`, [`Error::TooManySpans`], [`Error::Malformed`].
+/// [`Error::NotAs`] when one is not `Creating`, [`Error::BeingCloned`], [`Error::TooManySpans`], [`Error::Malformed`].
 pub fn reclaim(p: &Placement, set: &SpanSet, pair: &str, range: &str) -> Result<Placement, Error> {
+    if moves::cloned_over(p, pair) {
+        return Err(Error::BeingCloned(pair.to_owned()));
+    }
     change(
         p,
         set,
@@ -223,9 +317,8 @@ pub fn seed(
     }
     let mut p = Placement {
         map_version: published,
-        map_hash: String::new(),
         spans,
-        moves: Vec::new(),
+        ..Placement::default()
     };
     p.spans = merged(p.spans);
     Ok(p)

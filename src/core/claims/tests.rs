@@ -273,6 +273,27 @@ fn at(p: &Placement, pair: &str) -> SpanSet {
     placement::shards(p, |s| s.pair == pair && s.state == SpanState::Serving)
 }
 
+#[test]
+fn a_pair_that_is_cloned_over_is_claimed_when_that_is_done() {
+    use crate::{
+        api::placement::{MoveKey, Seed},
+        core::placement::moves,
+    };
+    let p = moves::begin_move(&served(), "p0", "p1", &set(256, 511), Seed::Physical).unwrap();
+    let ranges = [
+        range("r0", 5, 0, 511, "p0"),
+        range("r1", 6, 512, 767, "p1"),
+        range("r2", 6, 768, 1023, "p0"),
+    ];
+    let (v, next) = run(&ranges, &p);
+    assert_eq!(v["r1"], "Accepted");
+    assert_eq!(show(&next), ["0-511 p0 r0", "768-1023 p0* r2"]);
+    let k = MoveKey::new("p0", "p1");
+    let p = moves::follow(&moves::seeded(&next, &k, &set(256, 511), "").unwrap(), &k).unwrap();
+    let (_, next) = run(&ranges, &p);
+    assert_eq!(show(&next), ["0-511 p0 r0", "512-767 p1* r1", "768-1023 p0* r2"]);
+}
+
 proptest! {
     /// A life: the ranges are edited again and again, and some of what is claimed comes to be served in between.
     #[test]

@@ -128,10 +128,7 @@ pub fn record(o: &Observed, current: Option<&Placement>) -> Recorded {
         }
     };
     out.claims = Some(claims);
-    if matches!(
-        out.stops.last(),
-        Some(Stop::Record(placement::Error::Malformed(_)))
-    ) {
+    if matches!(out.stops.last(), Some(Stop::Record(e)) if e.is_malformed()) {
         return out;
     }
     let mut map = shard_map::build(

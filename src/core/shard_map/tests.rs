@@ -56,14 +56,13 @@ fn placement() -> Placement {
     use SpanState::{Creating, Serving};
     Placement {
         map_version: 7,
-        map_hash: String::new(),
         spans: vec![
             span(0, 255, "p0", Serving),
             span(256, 511, "p0", Serving),
             span(512, 767, "p1", Serving),
             span(768, 1023, "p1", Creating),
         ],
-        moves: Vec::new(),
+        ..Placement::default()
     }
 }
 fn actives(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {

@@ -3,3 +3,5 @@
 //! The record ([`crate::api::Placement`]) has a list of *moves*: links between two pairs, changed by the transitions of
 //! [`super::placement::moves`]. Which way a shard goes over its link follows from the wish (`pairRef`) of its range, so that going back is the
 //! same as going there, with the ends exchanged.
+
+pub mod fences;

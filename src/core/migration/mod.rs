@@ -5,3 +5,4 @@
 //! same as going there, with the ends exchanged.
 
 pub mod fences;
+pub mod wish;

@@ -8,6 +8,7 @@ mod id;
 mod locate;
 mod map;
 mod markdown;
+mod plan;
 mod source;
 
 pub use crds::{CrdsArgs, yaml};
@@ -15,7 +16,11 @@ pub use failure::Failure;
 pub use markdown::{Field, Scenarios, fields, markdown};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::{collections::BTreeSet, process::ExitCode};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 /// Runs a horizontally sharded MySQL fleet on Kubernetes, and answers questions about it.
 #[derive(Parser, Debug)]
@@ -49,6 +54,15 @@ pub enum Tool {
     /// Look at a shard map.
     #[command(subcommand)]
     Map(map::MapCommand),
+    /// Tell what manifests would move, before they are applied.
+    ///
+    /// The manifests are laid over what is in the cluster, as `kubectl apply` would; nothing is changed. A pair that only the manifests have
+    /// counts as one that is Ready and empty.
+    ///
+    /// What would be copied is told in shards. Bytes are told where they are known without asking a server: 0 where no data moves, or where
+    /// the copies are there already, and `-` elsewhere. How large a database is, only its server knows, and the objects that this command
+    /// reads do not say it.
+    Plan(plan::PlanArgs),
 }
 
 /// How `shardwright run` behaves.
@@ -116,11 +130,32 @@ pub fn tool(tool: Tool) -> ExitCode {
         Tool::Id(command) => id::run(command),
         Tool::Locate(args) => locate::run(&args),
         Tool::Map(command) => map::run(&command),
+        Tool::Plan(args) => plan::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Prints rows in columns.
+fn table<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Result<()> {
+    let width = |i: usize| {
+        rows.iter()
+            .filter_map(|r| r.get(i))
+            .map(|c| c.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..N).map(|i| width(i).unwrap_or(0)).collect();
+    for row in rows {
+        let cells: Vec<_> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
 }
 
 impl RunArgs {

@@ -1,4 +1,4 @@
-//! The one binary: `shardwright run | crds | id | locate | map`.
+//! The one binary: `shardwright run | crds | id | locate | map | plan`.
 
 use clap::Parser as _;
 use shardwright::cli::{self, Cli, Command};

@@ -84,23 +84,6 @@ fn show(out: &mut impl Write, map: &ShardMap) -> io::Result<()> {
             state.to_owned(),
         ]);
     }
-    let widths: Vec<usize> = (0..6)
-        .map(|i| {
-            rows.iter()
-                .filter_map(|r| r.get(i))
-                .map(String::len)
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
     writeln!(out)?;
-    for row in &rows {
-        let cells: Vec<_> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        writeln!(out, "{}", cells.join("  ").trim_end())?;
-    }
-    Ok(())
+    super::table(out, &rows)
 }

@@ -25,27 +25,35 @@ pub(super) struct ClusterArgs {
     pub(super) namespace: Option<String>,
 }
 
-/// Reads the map of a file (`-` is standard input).
-pub(super) fn from_file(path: &Path) -> Result<ShardMap, Failure> {
-    let text = if path.as_os_str() == "-" {
+/// The text of a file (`-` is standard input).
+pub(super) fn text(path: &Path) -> Result<String, Failure> {
+    if path.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin()
             .read_to_string(&mut text)
             .context("cannot read standard input")?;
-        text
-    } else {
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
-    };
-    ShardMap::parse(&text).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
+        return Ok(text);
+    }
+    Ok(std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?)
+}
+
+/// Reads the map of a file (`-` is standard input).
+pub(super) fn from_file(path: &Path) -> Result<ShardMap, Failure> {
+    ShardMap::parse(&text(path)?).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
+}
+
+/// Asks the cluster something, which has to answer in time.
+pub(super) fn ask<T>(question: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let answer = runtime.block_on(async { tokio::time::timeout(DEADLINE, question).await });
+    answer.map_err(|_| anyhow!("the cluster did not answer within {} seconds", DEADLINE.as_secs()))?
 }
 
 /// Reads the map that a cluster publishes.
 pub(super) fn from_cluster(namespace: Option<&str>, cluster: &str) -> Result<ShardMap, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let fetched = runtime.block_on(async { tokio::time::timeout(DEADLINE, fetch(namespace, cluster)).await });
-    fetched.map_err(|_| anyhow!("the cluster did not answer within {} seconds", DEADLINE.as_secs()))?
+    ask(fetch(namespace, cluster))
 }
 
 async fn fetch(namespace: Option<&str>, cluster: &str) -> Result<ShardMap, Failure> {

@@ -5,4 +5,5 @@
 //! same as going there, with the ends exchanged.
 
 pub mod fences;
+pub mod plan;
 pub mod wish;

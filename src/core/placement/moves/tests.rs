@@ -341,17 +341,17 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Makes the step on the part of its shards that fits: both what is made and what is refused has to be safe.
 fn take(p: &Placement, step: &Step) -> Result<Placement, Error> {
-    let m = |n: &usize| p.moves.get(n % p.moves.len().max(1)).cloned();
-    let k = |n: &usize| m(n).map_or_else(|| key("p0", "p1"), |m| m.key());
-    let all = |n: &usize, f: fn(&Move) -> &Vec<ShardSpan>| m(n).map_or_else(SpanSet::new, |m| set(f(&m)));
+    let nth = |n: &usize| p.moves.get(n % p.moves.len().max(1)).cloned();
+    let ends = |n: &usize| nth(n).map_or_else(|| key("p0", "p1"), |m| m.key());
+    let all = |n: &usize, f: fn(&Move) -> &Vec<ShardSpan>| nth(n).map_or_else(SpanSet::new, |m| set(f(&m)));
     // Shards of one end only.
     let half = |n: &usize, s: SpanSet| {
-        m(n).map_or_else(SpanSet::new, |m| {
+        nth(n).map_or_else(SpanSet::new, |m| {
             let a = s.intersect(&at(p, &m.from));
             if a.is_empty() { s } else { a }
         })
     };
-    let number = |n: &usize, off: &i64| m(n).map_or(0, |m| m.batch_number) - off;
+    let number = |n: &usize, off: &i64| nth(n).map_or(0, |m| m.batch_number) - off;
     match step {
         Step::Begin(a, b, s, physical) => {
             let ends = serving(p).intersect(&at(p, PAIRS[*a]).union(&at(p, PAIRS[*b])));
@@ -362,23 +362,23 @@ fn take(p: &Placement, step: &Step) -> Result<Placement, Error> {
             };
             begin_move(p, PAIRS[*a], PAIRS[*b], &s.intersect(&ends), seed)
         }
-        Step::Widen(n, s) => widen(p, &k(n), s),
-        Step::Seeded(n, s) => seeded(p, &k(n), &half(n, s.intersect(&all(n, |m| &m.shards))), ""),
+        Step::Widen(n, s) => widen(p, &ends(n), s),
+        Step::Seeded(n, s) => seeded(p, &ends(n), &half(n, s.intersect(&all(n, |m| &m.shards))), ""),
         // What is left is seeded with it, one end after the other.
         Step::Follow(n) => {
             let mut p = p.clone();
             for _ in 0..2 {
                 let left =
                     all(n, |m| &m.shards).minus(&p.moves.iter().flat_map(|m| m.seeded.clone()).collect());
-                p = seeded(&p, &k(n), &half(n, left), "")?;
+                p = seeded(&p, &ends(n), &half(n, left), "")?;
             }
-            follow(&p, &k(n))
+            follow(&p, &ends(n))
         }
         Step::Verified(n, s) => {
             let seeded = all(n, |m| &m.seeded);
             verified(
                 p,
-                &k(n),
+                &ends(n),
                 &if s.contains(1) {
                     s.intersect(&seeded)
                 } else {
@@ -386,14 +386,14 @@ fn take(p: &Placement, step: &Step) -> Result<Placement, Error> {
                 },
             )
         }
-        Step::Unverified(n, s) => unverified(p, &k(n), s),
-        Step::Batch(n, s) => begin_batch(p, &k(n), &half(n, s.intersect(&all(n, |m| &m.verified)))),
-        Step::Undo(n, off) => undo_batch(p, &k(n), number(n, off)),
-        Step::CutOver(n, off) => cut_over(p, &k(n), number(n, off)),
-        Step::Retain(n) => retain(p, &k(n), until()),
-        Step::Resume(n) => resume(p, &k(n)),
-        Step::CleanUp(n) => clean_up(p, &k(n)),
-        Step::End(n) => end_move(p, &k(n)),
+        Step::Unverified(n, s) => unverified(p, &ends(n), s),
+        Step::Batch(n, s) => begin_batch(p, &ends(n), &half(n, s.intersect(&all(n, |m| &m.verified)))),
+        Step::Undo(n, off) => undo_batch(p, &ends(n), number(n, off)),
+        Step::CutOver(n, off) => cut_over(p, &ends(n), number(n, off)),
+        Step::Retain(n) => retain(p, &ends(n), until()),
+        Step::Resume(n) => resume(p, &ends(n)),
+        Step::CleanUp(n) => clean_up(p, &ends(n)),
+        Step::End(n) => end_move(p, &ends(n)),
         Step::Claim(s, a) => claim(p, &s.minus(&recorded(p)), PAIRS[*a], Some("r2")),
         Step::Serve(s, a) => serve(p, &s.intersect(&at(p, PAIRS[*a])), PAIRS[*a]),
         Step::Reclaim(s, a) => reclaim(p, &s.minus(&serving(p)).intersect(&recorded(p)), PAIRS[*a], "r2"),

@@ -1,4 +1,5 @@
-//! Split-migrations, the pure part: what has to move, which databases are fenced, and what is done next. `docs/split.md` tells it for people.
+//! Split-migrations, the pure part: what has to move, which databases are fenced, and what is done next. `docs/placement.md`
+//! tells of the moves on record.
 //!
 //! The record ([`crate::api::Placement`]) has a list of *moves*: links between two pairs, changed by the transitions of
 //! [`super::placement::moves`]. Which way a shard goes over its link follows from the wish (`pairRef`) of its range, so that going back is the

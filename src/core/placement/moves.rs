@@ -59,6 +59,25 @@ pub fn cloned_over(p: &Placement, pair: &str) -> bool {
         .any(|m| m.to == pair && m.seed == Seed::Physical && m.stage == MoveStage::Seeding)
 }
 
+/// What of `held`, the databases on a server of `pair`, the clean-up of a move drops there (rule R6): its own copies, and at a pair that it
+/// cloned over everything that came along. Nothing that is placed there, nor what another move has copied there by now. None before the clean-up.
+pub fn droppable(p: &Placement, m: &Move, pair: &str, held: &SpanSet) -> SpanSet {
+    if m.stage != MoveStage::CleaningUp || m.other_end(pair).is_none() {
+        return SpanSet::new();
+    }
+    let cloned = m.seed == Seed::Physical && pair == m.to;
+    let ours = if cloned {
+        held.clone()
+    } else {
+        held.intersect(&set(&m.shards))
+    };
+    of_pair(p, pair)
+        .filter(|other| other.key() != m.key())
+        .fold(ours.minus(&shards(p, |s| s.pair == pair)), |left, other| {
+            left.minus(&set(&other.shards))
+        })
+}
+
 /// Puts a move on record: copies of `set` are made at the other end. Shards may be served at either end; those at `to` go the opposite way.
 /// With [`Seed::Physical`], all are at `from`, and nothing whatever is at `to`.
 ///

@@ -1,3 +1,5 @@
+mod walk;
+
 use super::*;
 use crate::{
     api::placement::ShardSpan,

@@ -243,6 +243,24 @@ fn shards_stay_in_their_move_whoever_has_them() {
 }
 
 #[test]
+fn a_clean_up_drops_neither_what_is_served_nor_what_others_copied() {
+    let k = key("p0", "p2");
+    let all = span(0, 199);
+    let p = begin_move(&fleet(), "p0", "p2", &span(50, 99), Seed::Physical).unwrap();
+    let p = follow(&seeded(&p, &k, &span(50, 99), "").unwrap(), &k).unwrap();
+    let p = verified(&p, &k, &span(50, 99)).unwrap();
+    let p = cut_over(&begin_batch(&p, &k, &span(50, 69)).unwrap(), &k, 1).unwrap();
+    // Others are copied to the pair meanwhile, beside those that the clone brought along.
+    let p = begin_move(&p, "p1", "p2", &span(100, 109), Seed::PerDatabase).unwrap();
+    let drops = |p: &Placement, pair: &str| droppable(p, find(p, &k).unwrap(), pair, &all).to_string();
+    assert_eq!(drops(&p, "p2"), "", "not before the clean-up");
+    let p = clean_up(&p, &k).unwrap();
+    assert_eq!(drops(&p, "p2"), "0-49,70-99,110-199");
+    assert_eq!(drops(&p, "p0"), "50-69");
+    assert_eq!(drops(&p, "p1"), "");
+}
+
+#[test]
 fn a_malformed_move_is_not_worked_on() {
     let (good, k) = following();
     let spoil: [fn(&mut Placement); 11] = [

@@ -25,6 +25,8 @@ pub const CA_KEY: &str = "ca.key";
 pub const OPERATOR_USER: &str = "shardwright_operator";
 /// What the names of the accounts that servers replicate with begin with.
 pub const REPLICATION_USER_PREFIX: &str = "shardwright_r_";
+/// What the names of the accounts that other pairs take with begin with.
+pub const CHANNEL_USER_PREFIX: &str = "shardwright_m_";
 /// The account that a server is copied with.
 pub const CLONE_USER: &str = "shardwright_clone";
 /// The account of applications.
@@ -33,8 +35,18 @@ pub const APP_USER: &str = "app";
 /// The account that the server with this `server_uuid` replicates with. Each incarnation has one of its own, so that a former self that
 /// nobody can reach is kept from acknowledging for its successor (rule P3). 30 characters; MySQL allows 32.
 pub fn replication_user(server_uuid: &str) -> String {
-    let hash = Sha256::digest(server_uuid.as_bytes());
-    let mut user = REPLICATION_USER_PREFIX.to_owned();
+    hashed(REPLICATION_USER_PREFIX, server_uuid)
+}
+
+/// The account that the pair of this name takes from another one with, while shards move between them. It is made on the pair that it takes
+/// from, one for each pair that does.
+pub fn channel_user(pair: &str) -> String {
+    hashed(CHANNEL_USER_PREFIX, pair)
+}
+
+fn hashed(prefix: &str, of: &str) -> String {
+    let hash = Sha256::digest(of.as_bytes());
+    let mut user = prefix.to_owned();
     for byte in hash.iter().take(8) {
         let _ = write!(user, "{byte:02x}");
     }
@@ -46,7 +58,7 @@ pub fn replication_user(server_uuid: &str) -> String {
 pub struct Credentials {
     /// Of [`OPERATOR_USER`].
     pub operator_password: String,
-    /// Of the accounts of [`replication_user`] and of [`CLONE_USER`].
+    /// Of the accounts of [`replication_user`], of [`channel_user`] and of [`CLONE_USER`].
     pub replication_password: String,
     /// Of [`APP_USER`].
     pub app_password: String,

@@ -1,10 +1,15 @@
 //! The accounts that are made on the active server and reach the passive one through the binary log: clone, application, and one
 //! replication account for each incarnation of a server. The operator's own account is not among them: mysqld makes it at every boot.
 
-use super::{Error, conn::literal, session::Session};
+use super::{
+    Error,
+    conn::literal,
+    session::Session,
+    shard_fence::{ASIDE, put_back},
+};
 use crate::{
     core::{
-        credentials::{APP_USER, CLONE_USER, Credentials, replication_user},
+        credentials::{APP_USER, CLONE_USER, Credentials, channel_user, replication_user},
         databases::Naming,
     },
     deadline,
@@ -75,6 +80,77 @@ pub async fn lock_out(s: &mut Session, users: &[String]) -> Result<(), Error> {
         let sql = format!("ALTER USER IF EXISTS {}@'%' ACCOUNT LOCK", literal(user));
         beside.run(deadline::STEP, sql).await?;
     }
+    end_dumps(s, users).await
+}
+
+/// Makes the account that `pair` takes from this one with, or brings it up to date. It may do nothing but replicate, and only over TLS. Through the
+/// binary log it reaches both servers: where nobody is to take from, [`bar`] it.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn make_channel_account(s: &mut Session, pair: &str, password: &str) -> Result<(), Error> {
+    let mut beside = s.beside().await?;
+    for sql in channel_account(pair, password) {
+        beside.run(deadline::STEP, sql).await?;
+    }
+    Ok(())
+}
+
+fn channel_account(pair: &str, password: &str) -> [String; 3] {
+    let account = format!("{}@'%'", literal(&channel_user(pair)));
+    let with = format!(
+        "IDENTIFIED WITH caching_sha2_password BY {} REQUIRE SSL {OWN_RULES}",
+        literal(password)
+    );
+    [
+        format!("CREATE USER IF NOT EXISTS {account} {with}"),
+        format!("ALTER USER {account} {with}"),
+        format!("GRANT REPLICATION SLAVE ON *.* TO {account}"),
+    ]
+}
+
+/// Takes the account of [`make_channel_account`] away.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn drop_channel_account(s: &mut Session, pair: &str) -> Result<(), Error> {
+    let sql = format!("DROP USER IF EXISTS {}@'%'", literal(&channel_user(pair)));
+    s.beside().await?.run(deadline::STEP, sql).await
+}
+
+/// Keeps these accounts out of this server, and ends the dump threads that run with them; the other server of the pair does not hear of
+/// it. So nobody but the other one of its pair acknowledges for the active server (rules P3 and R7): channels of other pairs take from the
+/// passive one.
+///
+/// # Errors
+/// As [`Error`]; [`Error::NotReached`] when a thread does not end.
+pub async fn bar(s: &mut Session, users: &[String]) -> Result<(), Error> {
+    here(s, users, "LOCK").await?;
+    end_dumps(s, users).await
+}
+
+/// Lets these accounts in again, on this server alone.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn admit(s: &mut Session, users: &[String]) -> Result<(), Error> {
+    here(s, users, "UNLOCK").await
+}
+
+async fn here(s: &mut Session, users: &[String], what: &str) -> Result<(), Error> {
+    for user in users {
+        let sql = format!(
+            "{ASIDE}; ALTER USER IF EXISTS {}@'%' ACCOUNT {what}",
+            literal(user)
+        );
+        let done = s.run(deadline::STEP, sql).await;
+        put_back(s).await?;
+        done?;
+    }
+    Ok(())
+}
+
+async fn end_dumps(s: &mut Session, users: &[String]) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         let threads: Vec<u64> = s.rows(deadline::QUERY, dump_threads(users)).await?;
@@ -201,6 +277,18 @@ mod tests {
         let sql = dump_threads(&["shardwright_r_x".to_owned()]);
         assert!(sql.ends_with("user IN ('shardwright_r_x', NULL)"), "{sql}");
         assert!(dump_threads(&[]).ends_with("user IN (NULL)"));
+    }
+
+    #[test]
+    fn who_takes_from_another_pair_may_do_nothing_else_and_only_over_tls() {
+        let sql = channel_account("p2", "secret").join("; ");
+        let user = channel_user("p2");
+        assert_eq!(sql.matches("GRANT").count(), 1);
+        assert!(
+            sql.contains(&format!("GRANT REPLICATION SLAVE ON *.* TO '{user}'@'%'")),
+            "{sql}"
+        );
+        assert!(sql.contains("REQUIRE SSL") && user.len() <= 32, "{sql}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod binlog;
+pub mod channel;
 pub mod clone;
 pub mod conn;
 pub mod fence;
@@ -9,6 +10,8 @@ pub mod replication;
 pub mod schema;
 pub mod semisync;
 pub mod session;
+pub mod shard_drop;
+pub mod shard_fence;
 pub mod state;
 
 pub use conn::{Access, Error, connect};

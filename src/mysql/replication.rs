@@ -9,6 +9,9 @@ const APPLY_SECONDS: u32 = 1;
 /// How long a follower may take to have what its source had, for a planned switchover or to join, seconds.
 const REACH_SECONDS: u32 = 2;
 
+/// The name of the channel between the servers of a pair: it has none.
+pub(super) const OWN: &str = "";
+
 /// For commits under way to end.
 const SETTLES: Duration = Duration::from_secs(2);
 
@@ -40,12 +43,18 @@ pub async fn follow(s: &mut Session, source: &Source<'_>) -> Result<(), Error> {
 }
 
 fn change(source: &Source<'_>) -> String {
+    change_channel(source, OWN)
+}
+
+/// How every channel takes from its source: by GTID, over TLS that is verified, and without an end to its tries.
+pub(super) fn change_channel(source: &Source<'_>, channel: &str) -> String {
     // The password stands in the statement only: it travels over TLS, and the server keeps it out of its logs.
     format!(
         "CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_PORT = {port}, SOURCE_USER = {user}, SOURCE_PASSWORD = {password}, \
          SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1, SOURCE_SSL_CA = {ca}, SOURCE_SSL_VERIFY_SERVER_CERT = 1, \
          SOURCE_HEARTBEAT_PERIOD = 1, SOURCE_CONNECT_RETRY = 1, SOURCE_RETRY_COUNT = 4294967295, \
-         REQUIRE_ROW_FORMAT = 1, GTID_ONLY = 1 FOR CHANNEL ''",
+         REQUIRE_ROW_FORMAT = 1, GTID_ONLY = 1 FOR CHANNEL {channel}",
+        channel = literal(channel),
         host = literal(source.host),
         port = source.port,
         user = literal(source.user),
@@ -71,12 +80,24 @@ const RECEIVER: &str =
     "SELECT service_state FROM performance_schema.replication_connection_status WHERE channel_name = ''";
 
 /// The applier, when it has read all that was received and that ends in the middle of a transaction, as it does after the source was killed.
-const IN_THE_MIDDLE: &str = "SELECT t.processlist_id FROM performance_schema.replication_applier_status_by_coordinator c \
-    JOIN performance_schema.threads t USING (thread_id) \
-    WHERE c.channel_name = '' AND c.service_state = 'ON' AND c.processing_transaction <> '' \
-    AND t.processlist_state LIKE 'Replica has read all relay log%'";
-const APPLIER_RUNS: &str = "SELECT COUNT(*) FROM performance_schema.replication_applier_status_by_coordinator \
-    WHERE channel_name = '' AND service_state = 'ON'";
+fn in_the_middle(channel: &str) -> String {
+    format!(
+        "SELECT t.processlist_id FROM performance_schema.replication_applier_status_by_coordinator c \
+         JOIN performance_schema.threads t USING (thread_id) \
+         WHERE c.channel_name = {} AND c.service_state = 'ON' AND c.processing_transaction <> '' \
+         AND t.processlist_state LIKE 'Replica has read all relay log%'",
+        literal(channel)
+    )
+}
+
+fn applier_runs(channel: &str) -> String {
+    format!(
+        "SELECT COUNT(*) FROM performance_schema.replication_applier_status_by_coordinator \
+         WHERE channel_name = {} AND service_state = 'ON'",
+        literal(channel)
+    )
+}
+
 /// For an applier that was told to end.
 const APPLIER_ENDS: Duration = Duration::from_secs(2);
 /// Between two looks at whether it has.
@@ -87,17 +108,28 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// # Errors
 /// As [`Error`].
 pub async fn stop(s: &mut Session) -> Result<(), Error> {
-    stop_receiver(s).await?;
-    give_up_the_rest(s).await?;
-    if_any(s.run(deadline::CHANGE, "STOP REPLICA FOR CHANNEL ''").await)
+    stop_channel(s, OWN).await
+}
+
+/// As [`stop`], for the channel of that name and no other.
+pub(super) async fn stop_channel(s: &mut Session, channel: &str) -> Result<(), Error> {
+    stop_receiver_of(s, channel).await?;
+    give_up_the_rest(s, channel).await?;
+    if_any(
+        s.run(
+            deadline::CHANGE,
+            format!("STOP REPLICA FOR CHANNEL {}", literal(channel)),
+        )
+        .await,
+    )
 }
 
 /// With its receiver stopped, an applier in the middle of a transaction would wait for the rest of it, which never comes: STOP REPLICA takes a
 /// minute then. Killed, it ends at once, and with it what it had begun; a START goes on from the last whole transaction. An applier runs with
 /// all privileges, so only an account with SYSTEM_USER may kill it
 /// (<https://dev.mysql.com/doc/refman/9.7/en/account-categories.html>): one that has it not yet waits that minute.
-async fn give_up_the_rest(s: &mut Session) -> Result<(), Error> {
-    let coordinators: Vec<u64> = s.rows(deadline::QUERY, IN_THE_MIDDLE).await?;
+async fn give_up_the_rest(s: &mut Session, channel: &str) -> Result<(), Error> {
+    let coordinators: Vec<u64> = s.rows(deadline::QUERY, in_the_middle(channel)).await?;
     let Some(id) = coordinators.first() else {
         return Ok(());
     };
@@ -109,7 +141,12 @@ async fn give_up_the_rest(s: &mut Session) -> Result<(), Error> {
         other => other?,
     }
     let began = Instant::now();
-    while s.rows::<i64>(deadline::QUERY, APPLIER_RUNS).await?.first() != Some(&0) {
+    while s
+        .rows::<i64>(deadline::QUERY, applier_runs(channel))
+        .await?
+        .first()
+        != Some(&0)
+    {
         if began.elapsed() > APPLIER_ENDS {
             return Err(Error::NotReached("the applier does not end".into()));
         }
@@ -119,8 +156,13 @@ async fn give_up_the_rest(s: &mut Session) -> Result<(), Error> {
 }
 
 /// The receiver, while it runs.
-const RECEIVERS: &str = "SELECT t.processlist_id FROM performance_schema.replication_connection_status s \
-    JOIN performance_schema.threads t USING (thread_id) WHERE s.channel_name = '' AND s.service_state <> 'OFF'";
+fn receivers(channel: &str) -> String {
+    format!(
+        "SELECT t.processlist_id FROM performance_schema.replication_connection_status s \
+         JOIN performance_schema.threads t USING (thread_id) WHERE s.channel_name = {} AND s.service_state <> 'OFF'",
+        literal(channel)
+    )
+}
 
 /// Stops the receiver: from then on no server gets an acknowledgement from this one (rule P6). The applier goes on. One whose source is
 /// silent would hear of a STOP after two seconds only; a KILL shuts its socket, and the STOP that follows finds it ending.
@@ -128,7 +170,12 @@ const RECEIVERS: &str = "SELECT t.processlist_id FROM performance_schema.replica
 /// # Errors
 /// As [`Error`].
 pub async fn stop_receiver(s: &mut Session) -> Result<(), Error> {
-    let receivers: Vec<u64> = s.rows(deadline::QUERY, RECEIVERS).await?;
+    stop_receiver_of(s, OWN).await
+}
+
+/// As [`stop_receiver`], for the channel of that name and no other.
+pub(super) async fn stop_receiver_of(s: &mut Session, channel: &str) -> Result<(), Error> {
+    let receivers: Vec<u64> = s.rows(deadline::QUERY, receivers(channel)).await?;
     for id in receivers {
         match s.run(deadline::STEP, format!("KILL CONNECTION {id}")).await {
             // Ended by itself, or not to be killed by this account yet: what counts is what follows.
@@ -137,8 +184,11 @@ pub async fn stop_receiver(s: &mut Session) -> Result<(), Error> {
         }
     }
     if_any(
-        s.run(deadline::STEP, "STOP REPLICA IO_THREAD FOR CHANNEL ''")
-            .await,
+        s.run(
+            deadline::STEP,
+            format!("STOP REPLICA IO_THREAD FOR CHANNEL {}", literal(channel)),
+        )
+        .await,
     )
 }
 
@@ -157,7 +207,7 @@ pub async fn apply(s: &mut Session) -> Result<(), Error> {
     let received: GtidSet = received
         .parse()
         .map_err(|e| Error::Protocol(format!("GTID set: {e}")))?;
-    if wait(s, &received, APPLY_SECONDS).await? {
+    if wait(s, &received, f64::from(APPLY_SECONDS)).await? {
         return Ok(());
     }
     let errors: Vec<(u32, String)> = s.rows(deadline::QUERY, state::APPLIER_ERRORS).await?;
@@ -200,7 +250,7 @@ pub async fn settle(s: &mut Session) -> Result<(), Error> {
 /// # Errors
 /// As [`Error`]; [`Error::NotReached`] when it has not within two seconds, or does not receive.
 pub async fn reach(s: &mut Session, set: &GtidSet) -> Result<(), Error> {
-    if wait(s, set, REACH_SECONDS).await? {
+    if wait(s, set, f64::from(REACH_SECONDS)).await? {
         let state: Vec<String> = s.rows(deadline::QUERY, RECEIVER).await?;
         return match state.first().map(String::as_str) {
             Some("ON") => Ok(()),
@@ -214,7 +264,8 @@ pub async fn reach(s: &mut Session, set: &GtidSet) -> Result<(), Error> {
     )))
 }
 
-async fn wait(s: &mut Session, set: &GtidSet, seconds: u32) -> Result<bool, Error> {
+/// Whether the server has executed `set` within `seconds`.
+pub(super) async fn wait(s: &mut Session, set: &GtidSet, seconds: f64) -> Result<bool, Error> {
     let sql = format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{set}', {seconds})");
     let answer: Vec<Option<i64>> = s.rows(deadline::QUERY, sql).await?;
     Ok(answer.first().copied().flatten() == Some(0))
@@ -229,7 +280,8 @@ pub async fn discard(s: &mut Session) -> Result<(), Error> {
     if_any(s.run(deadline::CHANGE, "RESET REPLICA ALL FOR CHANNEL ''").await)
 }
 
-/// Drops every channel: what a CLONE copied from its donor would make a server follow itself.
+/// Drops every channel, those between pairs as well: what a CLONE copied from its donor would make a server follow itself, and what it is going
+/// to overwrite needs none. Nothing else acts on a channel that it does not name.
 ///
 /// # Errors
 /// As [`Error`].
@@ -240,7 +292,7 @@ pub async fn forget(s: &mut Session) -> Result<(), Error> {
 }
 
 /// A channel that is not there needs nothing.
-fn if_any(done: Result<(), Error>) -> Result<(), Error> {
+pub(super) fn if_any(done: Result<(), Error>) -> Result<(), Error> {
     match done {
         // ER_REPLICA_CHANNEL_DOES_NOT_EXIST, ER_REPLICA_CONFIGURATION.
         Err(e) if matches!(e.code(), Some(3074 | 1200)) => Ok(()),

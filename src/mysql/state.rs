@@ -327,7 +327,7 @@ fn clone(rows: &[Row]) -> Result<Option<CloneRun>, Error> {
     }))
 }
 
-fn get<T: FromValue>(row: &Row, i: usize) -> Result<T, Error> {
+pub(super) fn get<T: FromValue>(row: &Row, i: usize) -> Result<T, Error> {
     match row.get_opt(i) {
         Some(Ok(value)) => Ok(value),
         _ => Err(Error::Protocol(format!(
@@ -336,7 +336,7 @@ fn get<T: FromValue>(row: &Row, i: usize) -> Result<T, Error> {
     }
 }
 
-fn gtid(text: &str) -> Result<GtidSet, Error> {
+pub(super) fn gtid(text: &str) -> Result<GtidSet, Error> {
     text.parse()
         .map_err(|e| Error::Protocol(format!("GTID set: {e}")))
 }

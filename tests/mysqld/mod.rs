@@ -1,0 +1,444 @@
+//! Real servers for tests of what only mysqld can answer, on this machine and without a cluster: each has a data folder of its own,
+//! and ends with the test.
+//!
+//! MySQL is taken from `SHARDWRIGHT_MYSQL_ROOT` (a folder with its root file system), from `mysqld` on the path, or from the image that
+//! `e2e/cluster/cluster build` has made. Without any of them the test fails, and says so.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may, and not each uses all of it"
+)]
+
+use k8s_openapi::jiff::Timestamp;
+use mysql_async::{Conn, prelude::Queryable};
+use shardwright::{
+    act::tls,
+    api::shard_cluster::Shards,
+    core::{
+        credentials::{APP_USER, Credentials, OPERATOR_USER, replication_user},
+        databases::Naming,
+        gtid::GtidSet,
+    },
+    mysql::{Access, Session, accounts, conn, fence, replication, semisync, state},
+    resources::accounts_sql::accounts_sql,
+};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+/// For a server to start, on a machine that has a lot to do.
+const STARTS: Duration = Duration::from_secs(60);
+/// For anything else that is waited for.
+pub const LIMIT: Duration = Duration::from_secs(30);
+/// How its servers are called by their certificate.
+const HOST: &str = "127.0.0.1";
+
+/// Databases are called `my_db00000`: the underscore has to stand for itself everywhere.
+pub fn naming() -> Naming {
+    Naming::from(&Shards {
+        total: 1024,
+        database_prefix: "my_db".into(),
+        digits: 5,
+    })
+}
+
+struct Installation {
+    root: Option<PathBuf>,
+    template: PathBuf,
+}
+
+fn scratch() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The root file system of MySQL; nothing when it is installed on this machine.
+fn root() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("SHARDWRIGHT_MYSQL_ROOT") {
+        return Some(given.into());
+    }
+    let installed = Command::new("mysqld").arg("--version").stdout(Stdio::null()).status();
+    if installed.is_ok_and(|s| s.success()) {
+        return None;
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let cache = std::env::var_os("SHARDWRIGHT_CACHE").map_or_else(|| home.join(".cache/shardwright"), PathBuf::from);
+    let images = fs::read_dir(cache.join("parts")).into_iter().flatten().flatten();
+    let newest = images
+        .map(|e| e.path())
+        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("mysql-")))
+        .filter_map(|p| Some((fs::metadata(p.join("mysql.tar")).ok()?.modified().ok()?, p)))
+        .max();
+    let Some((_, part)) = newest else {
+        panic!(
+            "there is no MySQL to test with: run `e2e/cluster/cluster build`, install mysqld, or set SHARDWRIGHT_MYSQL_ROOT to its root file system"
+        );
+    };
+    Some(unpacked(&part))
+}
+
+/// The image's only layer, unpacked once.
+fn unpacked(part: &Path) -> PathBuf {
+    let to = scratch().join(part.file_name().unwrap());
+    if to.exists() {
+        return to;
+    }
+    let new = tempdir("unpack");
+    run(Command::new("tar").arg("-xf").arg(part.join("mysql.tar")).arg("-C").arg(&new));
+    let blob = |digest: &str| new.join("blobs/sha256").join(digest.strip_prefix("sha256:").unwrap());
+    let json = |path: &Path| serde_json::from_slice::<serde_json::Value>(&fs::read(path).unwrap()).unwrap();
+    let index = json(&new.join("index.json"));
+    let manifest = json(&blob(index["manifests"][0]["digest"].as_str().unwrap()));
+    let fs_root = new.join("fs");
+    fs::create_dir(&fs_root).unwrap();
+    for layer in manifest["layers"].as_array().unwrap() {
+        run(Command::new("tar")
+            .arg("-xf")
+            .arg(blob(layer["digest"].as_str().unwrap()))
+            .arg("-C")
+            .arg(&fs_root));
+    }
+    // Another test may have been quicker.
+    let _ = fs::rename(&fs_root, &to);
+    fs::remove_dir_all(&new).unwrap();
+    to
+}
+
+fn tempdir(name: &str) -> PathBuf {
+    let nanos = Timestamp::now().as_nanosecond();
+    let dir = scratch().join(format!("{name}-{}-{nanos}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+fn run(command: &mut Command) {
+    let done = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+impl Installation {
+    fn get() -> &'static Self {
+        static IT: OnceLock<Installation> = OnceLock::new();
+        IT.get_or_init(|| {
+            let root = root();
+            let name = root.as_ref().map_or("installed".into(), |r| r.file_name().unwrap().to_owned());
+            let mut this = Self {
+                root,
+                template: scratch().join("mysql-data").join(name),
+            };
+            if !this.template.exists() {
+                let template = std::mem::replace(&mut this.template, tempdir("template").join("data"));
+                run(this
+                    .mysqld()
+                    .args(["--initialize-insecure", "--skip-log-bin", "--innodb-redo-log-capacity=33554432"]));
+                fs::create_dir_all(template.parent().unwrap()).unwrap();
+                let _ = fs::remove_file(this.template.join("auto.cnf"));
+                let _ = fs::rename(&this.template, &template);
+                let _ = fs::remove_dir_all(this.template.parent().unwrap());
+                this.template = template;
+            }
+            this
+        })
+    }
+
+    /// A command that is mysqld, on the template's data folder unless it is told another one.
+    fn mysqld(&self) -> Command {
+        // It ends with the test, also when that is killed.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        match &self.root {
+            None => {
+                command.args(["mysqld", "--no-defaults"]);
+            }
+            Some(root) => {
+                let at = |path: &str| root.join(path);
+                let loaders = ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"];
+                let loader = loaders.iter().map(|l| at(l)).find(|l| l.exists()).expect("a dynamic linker");
+                let arch = std::env::consts::ARCH;
+                let libraries = format!("{}:{}", at(&format!("usr/lib/{arch}-linux-gnu")).display(), at("usr/lib").display());
+                command.arg(loader).arg("--library-path").arg(libraries).arg(at("usr/sbin/mysqld"));
+                command.arg("--no-defaults");
+                for (option, path) in [
+                    ("lc-messages-dir", "usr/share/mysql"),
+                    ("character-sets-dir", "usr/share/mysql/charsets"),
+                    ("plugin-dir", "usr/lib/mysql/plugin"),
+                ] {
+                    command.arg(format!("--{option}={}", at(path).display()));
+                }
+            }
+        }
+        command.args(["--user=root"]).arg(format!("--datadir={}", self.template.display()));
+        command
+    }
+}
+
+/// What all servers have in common.
+const OPTIONS: &str = "--bind-address=127.0.0.1 --mysqlx=OFF --skip-name-resolve --secure-file-priv=NULL \
+    --log-bin=binlog --relay-log=relay --relay-log-recovery=OFF --sync-relay-log=1 --gtid-mode=ON --enforce-gtid-consistency=ON \
+    --log-replica-updates=ON --binlog-row-metadata=FULL --skip-replica-start=ON --super-read-only=ON --event-scheduler=OFF \
+    --plugin-load-add=semisync_source.so --plugin-load-add=semisync_replica.so --loose-rpl-semi-sync-replica-enabled=ON \
+    --innodb-buffer-pool-size=32M --innodb-redo-log-capacity=33554432 --innodb-buffer-pool-dump-at-shutdown=OFF \
+    --innodb-buffer-pool-load-at-startup=OFF --replica-parallel-workers=4 --replica-net-timeout=8 --max-connections=200 \
+    --auto-increment-increment=2 --key-buffer-size=8";
+
+/// A server.
+pub struct Server {
+    pub name: &'static str,
+    dir: PathBuf,
+    port: u16,
+    id: u32,
+    process: Option<Child>,
+    pub credentials: Credentials,
+    pub uuid: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// Credentials of a cluster, with an authority.
+pub fn credentials() -> Credentials {
+    let authority = tls::issue_authority("test", Timestamp::now()).unwrap();
+    Credentials {
+        operator_password: "operator-password".into(),
+        replication_password: "replication-password".into(),
+        app_password: "app-password".into(),
+        root_password: "root-password".into(),
+        ca_crt: authority.crt,
+        ca_key: authority.key,
+    }
+}
+
+/// Starts one server for each name, side by side.
+pub async fn servers<const N: usize>(names: [&'static str; N]) -> [Server; N] {
+    let credentials = credentials();
+    let mut number = 0;
+    let mut all = names.map(|name| {
+        number += 1;
+        Server::new(name, number, credentials.clone())
+    });
+    for server in &mut all {
+        server.launch();
+    }
+    for server in &mut all {
+        let mut s = server.answers().await;
+        server.uuid = state::read(&mut s, None).await.unwrap().uuid;
+    }
+    all
+}
+
+impl Server {
+    fn new(name: &'static str, id: u32, credentials: Credentials) -> Self {
+        let installation = Installation::get();
+        let dir = tempdir(name);
+        run(Command::new("cp")
+            .args(["-a", "--reflink=auto"])
+            .arg(&installation.template)
+            .arg(dir.join("data")));
+        let names = [HOST.to_owned(), "localhost".to_owned()];
+        let own = tls::issue_server(&credentials.ca_crt, &credentials.ca_key, &names, Timestamp::now()).unwrap();
+        for (file, text) in [
+            ("ca.crt", credentials.ca_crt.as_str()),
+            ("tls.crt", own.crt.as_str()),
+            ("tls.key", own.key.as_str()),
+            ("accounts.sql", accounts_sql(&credentials).as_str()),
+        ] {
+            fs::write(dir.join(file), text).unwrap();
+        }
+        let port = TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
+        Self {
+            name,
+            dir,
+            port,
+            id,
+            process: None,
+            credentials,
+            uuid: String::new(),
+        }
+    }
+
+    fn launch(&mut self) {
+        let file = |name: &str| self.dir.join(name).display().to_string();
+        let log = fs::File::options().create(true).append(true).open(file("log")).unwrap();
+        let child = Installation::get()
+            .mysqld()
+            .args(OPTIONS.split_whitespace())
+            .args([
+                format!("--datadir={}", file("data")),
+                format!("--socket={}", file("s")),
+                format!("--pid-file={}", file("pid")),
+                format!("--port={}", self.port),
+                format!("--server-id={}", self.id),
+                format!("--auto-increment-offset={}", (self.id + 1) % 2 + 1),
+                format!("--init-file={}", file("accounts.sql")),
+                format!("--ssl-ca={}", file("ca.crt")),
+                format!("--ssl-cert={}", file("tls.crt")),
+                format!("--ssl-key={}", file("tls.key")),
+            ])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.process = Some(child);
+    }
+
+    /// As `kill -9`, until it is gone.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Starts it again on the same data; it is closed and follows nobody.
+    pub async fn start(&mut self) {
+        let _ = fs::remove_file(self.dir.join("s.lock"));
+        self.launch();
+        self.answers().await;
+    }
+
+    async fn answers(&self) -> Session {
+        let began = Instant::now();
+        loop {
+            match Session::open(self.access(OPERATOR_USER)).await {
+                Ok(s) => return s,
+                Err(e) => assert!(
+                    began.elapsed() < STARTS,
+                    "{} does not start: {e}; its log: {}",
+                    self.name,
+                    fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+                ),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn access(&self, user: &str) -> Access {
+        Access {
+            address: HOST.into(),
+            port: self.port,
+            tls_name: "localhost".into(),
+            user: user.into(),
+            password: match user {
+                APP_USER => self.credentials.app_password.clone(),
+                _ => self.credentials.operator_password.clone(),
+            },
+            ca_pem: self.credentials.ca_crt.clone(),
+        }
+    }
+
+    /// A session of the operator's.
+    pub async fn operator(&self) -> Session {
+        Session::open(self.access(OPERATOR_USER)).await.unwrap()
+    }
+
+    /// A connection of an application's.
+    pub async fn client(&self) -> Conn {
+        conn::connect(&self.access(APP_USER)).await.unwrap()
+    }
+
+    /// How another one takes from it with this account.
+    pub fn source<'a>(&'a self, user: &'a str, ca_file: &'a str) -> replication::Source<'a> {
+        replication::Source {
+            host: HOST,
+            port: self.port,
+            user,
+            password: &self.credentials.replication_password,
+            ca_file,
+        }
+    }
+
+    /// The authority's file, which is the same everywhere.
+    pub fn ca_file(&self) -> String {
+        self.dir.join("ca.crt").display().to_string()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub async fn executed(&self) -> GtidSet {
+        state::executed(&mut self.operator().await, None).await.unwrap()
+    }
+
+    /// Runs statements as the operator, outside the binary log, closed or not.
+    pub async fn aside(&self, sql: &str) {
+        let mut s = self.operator().await;
+        let sql = format!(
+            "SET SESSION sql_log_bin = 0, GLOBAL super_read_only = OFF; {sql}; SET GLOBAL super_read_only = @@GLOBAL.read_only"
+        );
+        s.run(LIMIT, sql).await.unwrap();
+    }
+
+    /// The only value of the only row.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let rows: Vec<i64> = self.operator().await.rows(LIMIT, sql).await.unwrap();
+        *rows.first().unwrap()
+    }
+}
+
+/// Makes two servers a pair, by the statements that the operator uses: `a` takes writes, and `b` acknowledges them.
+pub async fn pair(a: &Server, b: &Server) {
+    let (mut active, mut passive) = (a.operator().await, b.operator().await);
+    active.lock().await.unwrap();
+    fence::open(&mut active).await.unwrap();
+    let uuids = [a.uuid.clone(), b.uuid.clone()];
+    accounts::set_up(&mut active, &a.credentials, &naming(), &uuids).await.unwrap();
+    follow(b, a, &mut passive).await;
+    let all = state::executed(&mut active, None).await.unwrap();
+    replication::reach(&mut passive, &all).await.unwrap();
+    semisync::source_on(&mut active, 4_294_967_295).await.unwrap();
+    follow(a, b, &mut active).await;
+}
+
+/// Has `from` follow `to` by the channel without a name.
+pub async fn follow(server: &Server, source: &Server, s: &mut Session) {
+    let (user, ca) = (replication_user(&server.uuid), server.ca_file());
+    replication::follow(s, &source.source(&user, &ca)).await.unwrap();
+}
+
+/// Makes the databases of shards, each with the tables `t` and `u`, by the binary log.
+pub async fn make(active: &Server, shards: impl IntoIterator<Item = i32>) {
+    let mut s = active.operator().await;
+    for n in shards {
+        s.run(LIMIT, tables(n)).await.unwrap();
+    }
+}
+
+/// The statements that make a shard.
+pub fn tables(shard: i32) -> String {
+    let db = naming().name(shard);
+    ["t", "u"].iter().fold(format!("CREATE DATABASE {db}"), |sql, table| {
+        format!("{sql}; CREATE TABLE {db}.{table} (id BIGINT PRIMARY KEY AUTO_INCREMENT, v BIGINT NOT NULL)")
+    })
+}
+
+/// Waits until it holds.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < LIMIT, "{what} does not come about");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What a server answered to a client: 0 when it did it, its number, or nothing when the connection is gone.
+pub async fn told(client: &mut Conn, sql: &str) -> Option<u16> {
+    match tokio::time::timeout(LIMIT, client.query_drop(sql)).await.expect("an answer") {
+        Ok(()) => Some(0),
+        Err(mysql_async::Error::Server(e)) => Some(e.code),
+        Err(_) => None,
+    }
+}

@@ -392,8 +392,11 @@ const ERRORS: &str = "SELECT channel_name, last_error_number, last_error_message
 /// As [`Error`].
 pub async fn read(s: &mut Session) -> Result<Vec<State>, Error> {
     let sets = s.sets(deadline::QUERY, format!("{CHANNELS}; {ERRORS}")).await?;
-    let mut sets = sets.into_iter();
-    let (channels, errors) = (sets.next().unwrap_or_default(), sets.next().unwrap_or_default());
+    // A query that fails after the first one is only missing.
+    let sets: [Vec<Row>; 2] = sets
+        .try_into()
+        .map_err(|sets: Vec<_>| Error::Protocol(format!("{} answers to two questions", sets.len())))?;
+    let [channels, errors] = sets;
     let mut found = vec![];
     for row in &channels {
         found.push(state(row, &errors)?);

@@ -67,7 +67,7 @@ fn flags(naming: &Naming, rows: &[(String, String)]) -> Flags {
 }
 
 /// Fences these shards on this server alone. It may be passive: then `super_read_only` is off meanwhile (`read_only` stays on), and on again
-/// afterwards. A database that is not there fails with 1049, one that somebody holds on to for three seconds with 1205; all before it are shut.
+/// afterwards. A database that is not there fails with 3503, one that somebody holds on to for three seconds with 1205; all before it are shut.
 ///
 /// # Errors
 /// As [`Error`].

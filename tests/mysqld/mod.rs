@@ -37,6 +37,8 @@ use std::{
 const STARTS: Duration = Duration::from_secs(60);
 /// For anything else that is waited for.
 pub const LIMIT: Duration = Duration::from_secs(30);
+/// Lines of a server's log that a test shows which fails.
+const LOG_LINES: usize = 15;
 /// How its servers are called by their certificate.
 const HOST: &str = "127.0.0.1";
 
@@ -63,16 +65,23 @@ fn root() -> Option<PathBuf> {
     if let Some(given) = std::env::var_os("SHARDWRIGHT_MYSQL_ROOT") {
         return Some(given.into());
     }
-    let installed = Command::new("mysqld").arg("--version").stdout(Stdio::null()).status();
+    let installed = Command::new("mysqld")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status();
     if installed.is_ok_and(|s| s.success()) {
         return None;
     }
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let cache = std::env::var_os("SHARDWRIGHT_CACHE").map_or_else(|| home.join(".cache/shardwright"), PathBuf::from);
+    let cache =
+        std::env::var_os("SHARDWRIGHT_CACHE").map_or_else(|| home.join(".cache/shardwright"), PathBuf::from);
     let images = fs::read_dir(cache.join("parts")).into_iter().flatten().flatten();
     let newest = images
         .map(|e| e.path())
-        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("mysql-")))
+        .filter(|p| {
+            p.file_name()
+                .is_some_and(|n| n.to_string_lossy().starts_with("mysql-"))
+        })
         .filter_map(|p| Some((fs::metadata(p.join("mysql.tar")).ok()?.modified().ok()?, p)))
         .max();
     let Some((_, part)) = newest else {
@@ -90,8 +99,15 @@ fn unpacked(part: &Path) -> PathBuf {
         return to;
     }
     let new = tempdir("unpack");
-    run(Command::new("tar").arg("-xf").arg(part.join("mysql.tar")).arg("-C").arg(&new));
-    let blob = |digest: &str| new.join("blobs/sha256").join(digest.strip_prefix("sha256:").unwrap());
+    run(Command::new("tar")
+        .arg("-xf")
+        .arg(part.join("mysql.tar"))
+        .arg("-C")
+        .arg(&new));
+    let blob = |digest: &str| {
+        new.join("blobs/sha256")
+            .join(digest.strip_prefix("sha256:").unwrap())
+    };
     let json = |path: &Path| serde_json::from_slice::<serde_json::Value>(&fs::read(path).unwrap()).unwrap();
     let index = json(&new.join("index.json"));
     let manifest = json(&blob(index["manifests"][0]["digest"].as_str().unwrap()));
@@ -119,7 +135,11 @@ fn tempdir(name: &str) -> PathBuf {
 
 fn run(command: &mut Command) {
     let done = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
 }
 
 impl Installation {
@@ -127,16 +147,20 @@ impl Installation {
         static IT: OnceLock<Installation> = OnceLock::new();
         IT.get_or_init(|| {
             let root = root();
-            let name = root.as_ref().map_or("installed".into(), |r| r.file_name().unwrap().to_owned());
+            let name = root
+                .as_ref()
+                .map_or("installed".into(), |r| r.file_name().unwrap().to_owned());
             let mut this = Self {
                 root,
                 template: scratch().join("mysql-data").join(name),
             };
             if !this.template.exists() {
                 let template = std::mem::replace(&mut this.template, tempdir("template").join("data"));
-                run(this
-                    .mysqld()
-                    .args(["--initialize-insecure", "--skip-log-bin", "--innodb-redo-log-capacity=33554432"]));
+                run(this.mysqld().args([
+                    "--initialize-insecure",
+                    "--skip-log-bin",
+                    "--innodb-redo-log-capacity=33554432",
+                ]));
                 fs::create_dir_all(template.parent().unwrap()).unwrap();
                 let _ = fs::remove_file(this.template.join("auto.cnf"));
                 let _ = fs::rename(&this.template, &template);
@@ -159,10 +183,22 @@ impl Installation {
             Some(root) => {
                 let at = |path: &str| root.join(path);
                 let loaders = ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"];
-                let loader = loaders.iter().map(|l| at(l)).find(|l| l.exists()).expect("a dynamic linker");
+                let loader = loaders
+                    .iter()
+                    .map(|l| at(l))
+                    .find(|l| l.exists())
+                    .expect("a dynamic linker");
                 let arch = std::env::consts::ARCH;
-                let libraries = format!("{}:{}", at(&format!("usr/lib/{arch}-linux-gnu")).display(), at("usr/lib").display());
-                command.arg(loader).arg("--library-path").arg(libraries).arg(at("usr/sbin/mysqld"));
+                let libraries = format!(
+                    "{}:{}",
+                    at(&format!("usr/lib/{arch}-linux-gnu")).display(),
+                    at("usr/lib").display()
+                );
+                command
+                    .arg(loader)
+                    .arg("--library-path")
+                    .arg(libraries)
+                    .arg(at("usr/sbin/mysqld"));
                 command.arg("--no-defaults");
                 for (option, path) in [
                     ("lc-messages-dir", "usr/share/mysql"),
@@ -173,7 +209,9 @@ impl Installation {
                 }
             }
         }
-        command.args(["--user=root"]).arg(format!("--datadir={}", self.template.display()));
+        command
+            .args(["--user=root"])
+            .arg(format!("--datadir={}", self.template.display()));
         command
     }
 }
@@ -182,7 +220,7 @@ impl Installation {
 const OPTIONS: &str = "--bind-address=127.0.0.1 --mysqlx=OFF --skip-name-resolve --secure-file-priv=NULL \
     --log-bin=binlog --relay-log=relay --relay-log-recovery=OFF --sync-relay-log=1 --gtid-mode=ON --enforce-gtid-consistency=ON \
     --log-replica-updates=ON --binlog-row-metadata=FULL --skip-replica-start=ON --super-read-only=ON --event-scheduler=OFF \
-    --plugin-load-add=semisync_source.so --plugin-load-add=semisync_replica.so --loose-rpl-semi-sync-replica-enabled=ON \
+    --plugin-load-add=mysql_clone.so --plugin-load-add=semisync_source.so --plugin-load-add=semisync_replica.so --loose-rpl-semi-sync-replica-enabled=ON \
     --innodb-buffer-pool-size=32M --innodb-redo-log-capacity=33554432 --innodb-buffer-pool-dump-at-shutdown=OFF \
     --innodb-buffer-pool-load-at-startup=OFF --replica-parallel-workers=4 --replica-net-timeout=8 --max-connections=200 \
     --auto-increment-increment=2 --key-buffer-size=8";
@@ -201,9 +239,15 @@ pub struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-        if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.dir);
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines
+                .get(lines.len().saturating_sub(LOG_LINES)..)
+                .unwrap_or_default();
+            eprintln!("the end of the log of {}:\n{}", self.name, last.join("\n"));
         }
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -247,7 +291,8 @@ impl Server {
             .arg(&installation.template)
             .arg(dir.join("data")));
         let names = [HOST.to_owned(), "localhost".to_owned()];
-        let own = tls::issue_server(&credentials.ca_crt, &credentials.ca_key, &names, Timestamp::now()).unwrap();
+        let own =
+            tls::issue_server(&credentials.ca_crt, &credentials.ca_key, &names, Timestamp::now()).unwrap();
         for (file, text) in [
             ("ca.crt", credentials.ca_crt.as_str()),
             ("tls.crt", own.crt.as_str()),
@@ -270,7 +315,11 @@ impl Server {
 
     fn launch(&mut self) {
         let file = |name: &str| self.dir.join(name).display().to_string();
-        let log = fs::File::options().create(true).append(true).open(file("log")).unwrap();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(file("log"))
+            .unwrap();
         let child = Installation::get()
             .mysqld()
             .args(OPTIONS.split_whitespace())
@@ -395,7 +444,9 @@ pub async fn pair(a: &Server, b: &Server) {
     active.lock().await.unwrap();
     fence::open(&mut active).await.unwrap();
     let uuids = [a.uuid.clone(), b.uuid.clone()];
-    accounts::set_up(&mut active, &a.credentials, &naming(), &uuids).await.unwrap();
+    accounts::set_up(&mut active, &a.credentials, &naming(), &uuids)
+        .await
+        .unwrap();
     follow(b, a, &mut passive).await;
     let all = state::executed(&mut active, None).await.unwrap();
     replication::reach(&mut passive, &all).await.unwrap();
@@ -420,9 +471,13 @@ pub async fn make(active: &Server, shards: impl IntoIterator<Item = i32>) {
 /// The statements that make a shard.
 pub fn tables(shard: i32) -> String {
     let db = naming().name(shard);
-    ["t", "u"].iter().fold(format!("CREATE DATABASE {db}"), |sql, table| {
-        format!("{sql}; CREATE TABLE {db}.{table} (id BIGINT PRIMARY KEY AUTO_INCREMENT, v BIGINT NOT NULL)")
-    })
+    ["t", "u"]
+        .iter()
+        .fold(format!("CREATE DATABASE {db}"), |sql, table| {
+            format!(
+                "{sql}; CREATE TABLE {db}.{table} (id BIGINT PRIMARY KEY AUTO_INCREMENT, v BIGINT NOT NULL)"
+            )
+        })
 }
 
 /// Waits until it holds.
@@ -436,7 +491,10 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut()
 
 /// What a server answered to a client: 0 when it did it, its number, or nothing when the connection is gone.
 pub async fn told(client: &mut Conn, sql: &str) -> Option<u16> {
-    match tokio::time::timeout(LIMIT, client.query_drop(sql)).await.expect("an answer") {
+    match tokio::time::timeout(LIMIT, client.query_drop(sql))
+        .await
+        .expect("an answer")
+    {
         Ok(()) => Some(0),
         Err(mysql_async::Error::Server(e)) => Some(e.code),
         Err(_) => None,

@@ -9,7 +9,7 @@
 mod mysqld;
 
 use mysql_async::Conn;
-use mysqld::{LIMIT, Server, make, naming, pair, servers, told, until};
+use mysqld::{LIMIT, Server, credentials, make, naming, pair, servers, told, until};
 use shardwright::{
     core::spans::SpanSet,
     mysql::{
@@ -46,7 +46,7 @@ async fn holders(s: &mut Session, shards: &SpanSet) -> Vec<Holder> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a MySQL, see tests/mysqld/mod.rs; `make test` runs it"]
 async fn shards_are_fenced_on_real_servers() {
-    let [mut a, b] = servers(["a", "b"]).await;
+    let [mut a, b] = servers(["a", "b"], &credentials()).await;
     pair(&a, &b).await;
     make(&a, 0..SHARDS).await;
     until("the passive has all databases", || async {

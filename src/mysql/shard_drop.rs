@@ -23,6 +23,8 @@ use std::{
 
 /// What the names of graves begin with; the database's own name follows.
 const GRAVE: &str = "shardwright_dropped_";
+/// For how long a table must not have been written to, seconds.
+const SETTLED: u32 = 2;
 /// The least pause after each table.
 const REST: Duration = Duration::from_millis(5);
 /// The longest.
@@ -129,6 +131,11 @@ async fn bury(s: &mut Session, naming: &Naming, shard: i32) -> Result<(), Error>
     let database = naming.name(shard);
     let (name, grave) = (ident(&database), ident(&format!("{GRAVE}{database}")));
     let before = changed(s, &database).await?;
+    if let Some(table) = just_written(s, &database).await? {
+        return Err(Error::NotReached(format!(
+            "{database}.{table} was written to less than {SETTLED} s ago: not dropped; find out who does, and try again"
+        )));
+    }
     // A table cannot be taken elsewhere with its triggers.
     let triggers: Vec<String> = s
         .rows(
@@ -193,6 +200,17 @@ async fn shut_again(s: &mut Session, naming: &Naming, shard: i32) -> Result<(), 
         ),
     )
     .await
+}
+
+/// A table that was written to so lately that another write now would not be told from it: the server counts in seconds.
+async fn just_written(s: &mut Session, database: &str) -> Result<Option<String>, Error> {
+    let sql = format!(
+        "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
+         WHERE table_schema = {} AND update_time > NOW() - INTERVAL {SETTLED} SECOND LIMIT 1",
+        literal(database)
+    );
+    let tables: Vec<String> = s.rows(deadline::CHANGE, sql).await?;
+    Ok(tables.into_iter().next())
 }
 
 /// When each table was last written to; nothing for one that was not since the server started.

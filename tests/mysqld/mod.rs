@@ -265,8 +265,7 @@ pub fn credentials() -> Credentials {
 }
 
 /// Starts one server for each name, side by side.
-pub async fn servers<const N: usize>(names: [&'static str; N]) -> [Server; N] {
-    let credentials = credentials();
+pub async fn servers<const N: usize>(names: [&'static str; N], credentials: &Credentials) -> [Server; N] {
     let mut number = 0;
     let mut all = names.map(|name| {
         number += 1;

@@ -3,6 +3,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::many_single_char_names,
     reason = "a test may"
 )]
 
@@ -336,9 +337,15 @@ fn uuid(server: &Server) -> uuid::Uuid {
 
 async fn a_shard_is_cut_over_and_the_old_copy_follows(a: &Server, b: &Server, c: &Server, d: &Server) {
     let shard: SpanSet = [0].into_iter().collect();
-    let (mut from, mut to) = (a.operator().await, c.operator().await);
+    let (mut from, mut to, mut beside) = (a.operator().await, c.operator().await, a.operator().await);
     let began = Instant::now();
-    let fenced = shard_fence::fence(&mut from, &naming(), &shard).await.unwrap();
+    let patience = shard_fence::Patience {
+        beside: &mut beside,
+        limit: Duration::from_millis(300),
+    };
+    let fenced = shard_fence::fence(&mut from, &naming(), &shard, patience)
+        .await
+        .unwrap();
     let shard_fence::Fenced::All(executed) = fenced else {
         panic!("{fenced:?}");
     };

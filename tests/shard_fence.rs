@@ -14,7 +14,7 @@ use shardwright::{
     core::spans::SpanSet,
     mysql::{
         Session, channel, fence, semisync,
-        shard_fence::{self, Fenced, Flags, Holder, Who},
+        shard_fence::{self, Fenced, Flags, Holder, Patience, Who},
     },
 };
 use std::{
@@ -39,6 +39,18 @@ async fn flags(server: &Server) -> Flags {
         .unwrap()
 }
 
+/// The server gives up before.
+const WHOLE: Duration = Duration::from_secs(10);
+
+async fn barrier(server: &Server, s: &mut Session, batch: &SpanSet, limit: Duration) -> Fenced {
+    let mut beside = server.operator().await;
+    let patience = Patience {
+        beside: &mut beside,
+        limit,
+    };
+    shard_fence::fence(s, &naming(), batch, patience).await.unwrap()
+}
+
 async fn holders(s: &mut Session, shards: &SpanSet) -> Vec<Holder> {
     shard_fence::holders(s, &naming(), shards).await.unwrap()
 }
@@ -57,6 +69,7 @@ async fn shards_are_fenced_on_real_servers() {
     each_server_has_flags_of_its_own(&a, &b).await;
     a_fence_under_writers_loses_nothing(&a, &b).await;
     an_open_transaction_holds_the_barrier_for_a_second(&a).await;
+    its_patience_is_as_short_as_one_likes(&a).await;
     whoever_wants_a_second_table_meanwhile_is_the_victim(&a).await;
     a_holder_is_ended_past_its_deadline(&a).await;
     a_prepared_transaction_is_seen_and_holds_the_barrier(&mut a, &b).await;
@@ -243,7 +256,7 @@ async fn a_fence_under_writers_loses_nothing(a: &Server, b: &Server) {
             set([0, 1, 2])
         };
         let began = Instant::now();
-        let fenced = shard_fence::fence(&mut active, &naming(), &batch).await.unwrap();
+        let fenced = barrier(a, &mut active, &batch, WHOLE).await;
         took.push(began.elapsed());
         match fenced {
             Fenced::All(executed) => {
@@ -327,9 +340,7 @@ async fn an_open_transaction_holds_the_barrier_for_a_second(a: &Server) {
     );
     let writers = Writers::start(a, 2, 2).await;
     let began = Instant::now();
-    let fenced = shard_fence::fence(&mut active, &naming(), &set([2, 3, 4]))
-        .await
-        .unwrap();
+    let fenced = barrier(a, &mut active, &set([2, 3, 4]), WHOLE).await;
     let took = began.elapsed();
     let Fenced::Held { shut, by } = fenced else {
         panic!("{fenced:?}");
@@ -357,9 +368,7 @@ async fn an_open_transaction_holds_the_barrier_for_a_second(a: &Server) {
     // The transaction was not harmed.
     assert_eq!(told(&mut client, "COMMIT").await, Some(0));
     assert!(matches!(
-        shard_fence::fence(&mut active, &naming(), &set([3]))
-            .await
-            .unwrap(),
+        barrier(a, &mut active, &set([3]), WHOLE).await,
         Fenced::All(_)
     ));
     shard_fence::open(&mut active, &naming(), &set([3]))
@@ -369,12 +378,75 @@ async fn an_open_transaction_holds_the_barrier_for_a_second(a: &Server) {
     let mut reader = a.client().await;
     assert_eq!(told(&mut reader, "BEGIN").await, Some(0));
     assert_eq!(told(&mut reader, "SELECT * FROM my_db00003.t").await, Some(0));
-    let fenced = shard_fence::fence(&mut active, &naming(), &set([3]))
-        .await
-        .unwrap();
+    let fenced = barrier(a, &mut active, &set([3]), WHOLE).await;
     assert!(
         matches!(fenced, Fenced::Held { ref shut, .. } if shut.is_empty()),
         "{fenced:?}"
+    );
+}
+
+async fn its_patience_is_as_short_as_one_likes(a: &Server) {
+    let (mut client, _) = begin(a, 3).await;
+    let mut active = a.operator().await;
+    let mut reader = a.client().await;
+    assert_eq!(told(&mut reader, "SELECT * FROM my_db00003.u").await, Some(0));
+    let waits = tokio::spawn(async move {
+        let began = Instant::now();
+        // Behind the barrier.
+        tokio::time::sleep(Duration::from_millis(80)).await;
+        let code = told(&mut reader, "SELECT * FROM my_db00003.t").await;
+        (code, began.elapsed())
+    });
+    let began = Instant::now();
+    let fenced = barrier(a, &mut active, &set([2, 3, 4]), Duration::from_millis(150)).await;
+    let took = began.elapsed();
+    assert!(
+        matches!(&fenced, Fenced::Held { shut, by } if *shut == set([2]) && by.len() == 1),
+        "{fenced:?}"
+    );
+    let (code, waited) = waits.await.unwrap();
+    println!(
+        "a barrier that may wait 150 ms gave up after {took:?}, with its connection; a reader behind it waited {waited:?}"
+    );
+    assert!(took < Duration::from_millis(700), "{took:?}");
+    assert_eq!(code, Some(0));
+    assert_eq!(told(&mut client, "ROLLBACK").await, Some(0));
+    shard_fence::open(&mut active, &naming(), &set([2]))
+        .await
+        .unwrap();
+
+    // One that is over just when it is told to end leaves the session as it was.
+    let mut beside = a.operator().await;
+    let (mut all, mut held) = (0, 0);
+    for n in 0..150 {
+        let patience = Patience {
+            beside: &mut beside,
+            limit: Duration::from_micros(n * 30),
+        };
+        let batch = set([2, 3]);
+        let fenced = shard_fence::fence(&mut active, &naming(), &batch, patience)
+            .await
+            .unwrap();
+        let shut = flags(a).await.shut;
+        match fenced {
+            Fenced::All(_) => {
+                all += 1;
+                assert_eq!(shut, batch);
+            }
+            Fenced::Held { shut: said, .. } => {
+                held += 1;
+                assert_eq!(shut, said);
+            }
+        }
+        shard_fence::open(&mut active, &naming(), &batch).await.unwrap();
+    }
+    println!("told to end at about the time when it does: {all} were through, {held} were not");
+    assert_eq!(
+        active
+            .rows::<i64>(LIMIT, "SELECT @@SESSION.sql_log_bin")
+            .await
+            .unwrap(),
+        [1]
     );
 }
 
@@ -385,9 +457,14 @@ async fn whoever_wants_a_second_table_meanwhile_is_the_victim(a: &Server) {
         assert_eq!(told(&mut client, sql).await, Some(0));
     }
     let mut active = a.operator().await;
+    let mut beside = a.operator().await;
     let fence = tokio::spawn(async move {
-        let batch = set([5]);
-        shard_fence::fence(&mut active, &naming(), &batch).await
+        let (batch, limit) = (set([5]), WHOLE);
+        let patience = Patience {
+            beside: &mut beside,
+            limit,
+        };
+        shard_fence::fence(&mut active, &naming(), &batch, patience).await
     });
     barrier_waits(a).await;
     // It is the whole transaction that has to be repeated.
@@ -432,7 +509,7 @@ async fn a_holder_is_ended_past_its_deadline(a: &Server) {
         None,
         "its connection is closed"
     );
-    let fenced = shard_fence::fence(&mut active, &naming, &batch).await.unwrap();
+    let fenced = barrier(a, &mut active, &batch, WHOLE).await;
     assert!(matches!(fenced, Fenced::All(_)), "{fenced:?}");
     assert_eq!(a.number("SELECT COUNT(*) FROM my_db00006.t WHERE v = 7").await, 0);
     shard_fence::open(&mut active, &naming, &batch).await.unwrap();
@@ -479,7 +556,7 @@ async fn a_prepared_transaction_is_seen_and_holds_the_barrier(a: &mut Server, b:
             (1, batch.clone()),
             "restarted: {restarted}"
         );
-        let fenced = shard_fence::fence(&mut active, &naming, &batch).await.unwrap();
+        let fenced = barrier(a, &mut active, &batch, WHOLE).await;
         let Fenced::Held { shut, by } = fenced else {
             panic!("{fenced:?}");
         };
@@ -502,7 +579,7 @@ async fn a_prepared_transaction_is_seen_and_holds_the_barrier(a: &mut Server, b:
         assert_eq!(ended, []);
     }
     active.run(LIMIT, "XA ROLLBACK 'x'").await.unwrap();
-    let fenced = shard_fence::fence(&mut active, &naming, &batch).await.unwrap();
+    let fenced = barrier(a, &mut active, &batch, WHOLE).await;
     assert!(matches!(fenced, Fenced::All(_)), "{fenced:?}");
     assert_eq!(
         shard_fence::prepared(&mut active, &naming, &batch)

@@ -51,6 +51,11 @@ impl Session {
         &self.access
     }
 
+    /// Its number on the server, as KILL takes it.
+    pub fn id(&self) -> u32 {
+        self.conn.id()
+    }
+
     /// Whether it must not be used any more.
     pub fn is_broken(&self) -> bool {
         self.broken

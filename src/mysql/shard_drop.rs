@@ -18,6 +18,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     time::{Duration, Instant},
 };
 
@@ -148,12 +149,13 @@ async fn bury(s: &mut Session, naming: &Naming, shard: i32) -> Result<(), Error>
         .await?;
     let tables: Vec<String> = before.keys().map(|t| ident(t)).collect();
     let mut open = format!("CREATE DATABASE IF NOT EXISTS {grave}; ALTER DATABASE {name} READ ONLY = 0");
+    // Writing to a String cannot fail.
     for trigger in &triggers {
-        open.push_str(&format!("; DROP TRIGGER IF EXISTS {name}.{}", ident(trigger)));
+        let _ = write!(open, "; DROP TRIGGER IF EXISTS {name}.{}", ident(trigger));
     }
     if !tables.is_empty() {
         let locks: Vec<String> = tables.iter().map(|t| format!("{name}.{t} WRITE")).collect();
-        open.push_str(&format!("; LOCK TABLES {}", locks.join(", ")));
+        let _ = write!(open, "; LOCK TABLES {}", locks.join(", "));
     }
     let locked = s.run(deadline::DDL, open).await;
     let after = match locked {
@@ -174,11 +176,14 @@ async fn bury(s: &mut Session, naming: &Naming, shard: i32) -> Result<(), Error>
         .iter()
         .map(|t| format!("{name}.{t} TO {grave}.{t}"))
         .collect();
-    let mut close = String::new();
-    if !moves.is_empty() {
-        close.push_str(&format!("RENAME TABLE {}; UNLOCK TABLES; ", moves.join(", ")));
-    }
-    close.push_str(&format!("DROP DATABASE {name}"));
+    let close = if moves.is_empty() {
+        format!("DROP DATABASE {name}")
+    } else {
+        format!(
+            "RENAME TABLE {}; UNLOCK TABLES; DROP DATABASE {name}",
+            moves.join(", ")
+        )
+    };
     let closed = s.run(deadline::DDL, close).await;
     if closed.is_err() {
         shut_again(s, naming, shard).await?;

@@ -2,7 +2,7 @@
 //!
 //! The fence of a batch on the server that takes its writes is a barrier: it waits for every open transaction that touched one of the
 //! databases, and when it returns nothing can commit there any more. Meanwhile whoever comes waits behind it, readers as well, so it
-//! gives up after a second. What it has shut by then stays shut: the caller first puts on record that the batch is undone, and opens
+//! gives up soon. What it has shut by then stays shut: the caller first puts on record that the batch is undone, and opens
 //! after that. Clients get 3989 from a fenced database, and 1213 when they hold one table and want another while the fence is taken.
 
 use super::{
@@ -16,13 +16,16 @@ use crate::{
     deadline,
 };
 use mysql_async::Row;
-use std::{fmt, time::Duration};
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
 
 /// Databases of one string of statements, for those that are shut or opened aside.
 const AT_ONCE: usize = 32;
-/// What the barrier gives up with: somebody holds on to the database; it, or a client, was the victim of a deadlock.
-const HELD: [u16; 2] = [1205, 1213];
-/// Not for longer than a second, the least that there is: whoever comes waits behind it.
+/// What the barrier gives up with: somebody holds on to the database; it was the victim of a deadlock; its patience was over.
+const HELD: [u16; 3] = [1205, 1213, 1317];
+/// The least that there is, should nobody be there to end it earlier.
 const BARRIER: &str = "SET SESSION sql_log_bin = 0, SESSION lock_wait_timeout = 1";
 /// Accounts of the operator's own begin with this, as [`crate::core::credentials`] names them.
 const OURS: &str = "shardwright_";
@@ -110,16 +113,16 @@ pub(super) async fn put_back(s: &mut Session) -> Result<(), Error> {
 
 /// One statement a database, each with the semicolon before it.
 fn alter(naming: &Naming, shards: &[i32], shut: bool) -> String {
-    shards
-        .iter()
-        .map(|n| {
-            format!(
-                "; ALTER DATABASE {} READ ONLY = {}",
-                ident(&naming.name(*n)),
-                u8::from(shut)
-            )
-        })
-        .collect()
+    shards.iter().fold(String::new(), |mut sql, n| {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            sql,
+            "; ALTER DATABASE {} READ ONLY = {}",
+            ident(&naming.name(*n)),
+            u8::from(shut)
+        );
+        sql
+    })
 }
 
 /// What came of the fence of a batch.
@@ -136,15 +139,29 @@ pub enum Fenced {
     },
 }
 
-/// The barrier: fences a batch on the open server that takes its writes, within a second for each shard. Prepared XA
-/// transactions hold it up like any other: it is all shut only when there is none on it.
+/// For how long a barrier may wait, and who ends it then.
+#[derive(Debug)]
+pub struct Patience<'a> {
+    /// Another session on the same server: it is open before, for to open one takes longer than clients may wait.
+    pub beside: &'a mut Session,
+    /// For the whole batch. Past a second it is the server that gives up.
+    pub limit: Duration,
+}
+
+/// The barrier: fences a batch on the open server that takes its writes, within that time. Prepared XA transactions hold it up like any other:
+/// it is all shut only when there is none on it. [`holders`], asked beforehand, spare clients a wait that leads to nothing.
 ///
 /// # Errors
 /// As [`Error`]. What is shut is not known then; the flags tell.
-pub async fn fence(s: &mut Session, naming: &Naming, batch: &SpanSet) -> Result<Fenced, Error> {
+pub async fn fence(
+    s: &mut Session,
+    naming: &Naming,
+    batch: &SpanSet,
+    patience: Patience<'_>,
+) -> Result<Fenced, Error> {
     let shards: Vec<i32> = batch.shards().collect();
     let sql = format!("{BARRIER}{}", alter(naming, &shards, true));
-    let refused = match s.run(deadline::CHANGE, sql).await {
+    let refused = match impatiently(s, sql, patience).await {
         Ok(()) => None,
         // A connection that broke has nothing to put back, and answers nothing.
         Err(e) if s.is_broken() => return Err(e),
@@ -163,6 +180,25 @@ pub async fn fence(s: &mut Session, naming: &Naming, batch: &SpanSet) -> Result<
     let shut = read(s, naming).await?.shut.intersect(batch);
     let by = holders(s, naming, &batch.minus(&shut)).await?;
     Ok(Fenced::Held { shut, by })
+}
+
+/// Runs it, and ends it when it takes longer. A KILL that comes late finds the session idle, and does nothing there.
+async fn impatiently(s: &mut Session, sql: String, patience: Patience<'_>) -> Result<(), Error> {
+    let id = s.id();
+    let work = s.run(deadline::CHANGE, sql);
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(patience.limit) => {}
+    }
+    if let Err(error) = patience
+        .beside
+        .run(deadline::STEP, format!("KILL QUERY {id}"))
+        .await
+    {
+        tracing::debug!(%error, "the barrier of a batch is left to give up by itself");
+    }
+    work.await
 }
 
 /// A transaction that has touched a shard and is not over.

@@ -149,7 +149,7 @@ impl Installation {
             let root = root();
             let name = root
                 .as_ref()
-                .map_or("installed".into(), |r| r.file_name().unwrap().to_owned());
+                .map_or_else(|| "installed".into(), |r| r.file_name().unwrap().to_owned());
             let mut this = Self {
                 root,
                 template: scratch().join("mysql-data").join(name),

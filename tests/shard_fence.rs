@@ -9,11 +9,11 @@
 mod mysqld;
 
 use mysql_async::Conn;
-use mysqld::{LIMIT, Server, credentials, make, naming, pair, servers, told, until};
+use mysqld::{LIMIT, Server, credentials, follow, make, naming, pair, servers, told, until};
 use shardwright::{
     core::spans::SpanSet,
     mysql::{
-        Session, channel, fence, semisync,
+        Session, channel, clone, fence, semisync,
         shard_fence::{self, Fenced, Flags, Holder, Patience, Who},
     },
 };
@@ -58,7 +58,7 @@ async fn holders(s: &mut Session, shards: &SpanSet) -> Vec<Holder> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a MySQL, see tests/mysqld/mod.rs; `make test` runs it"]
 async fn shards_are_fenced_on_real_servers() {
-    let [mut a, b] = servers(["a", "b"], &credentials()).await;
+    let [mut a, mut b] = servers(["a", "b"], &credentials()).await;
     pair(&a, &b).await;
     make(&a, 0..SHARDS).await;
     until("the passive has all databases", || async {
@@ -72,7 +72,8 @@ async fn shards_are_fenced_on_real_servers() {
     its_patience_is_as_short_as_one_likes(&a).await;
     whoever_wants_a_second_table_meanwhile_is_the_victim(&a).await;
     a_holder_is_ended_past_its_deadline(&a).await;
-    a_prepared_transaction_is_seen_and_holds_the_barrier(&mut a, &b).await;
+    a_fenced_server_is_copied_over(&a, &mut b).await;
+    a_prepared_transaction_is_seen_and_holds_the_barrier(&mut a).await;
 }
 
 async fn each_server_has_flags_of_its_own(a: &Server, b: &Server) {
@@ -415,15 +416,16 @@ async fn its_patience_is_as_short_as_one_likes(a: &Server) {
         .await
         .unwrap();
 
-    // One that is over just when it is told to end leaves the session as it was.
+    // Against transactions that let go at about the time when it is told to end: the session stays good, and it is known what is shut.
+    let writers = Writers::start(a, 4, 4).await;
     let mut beside = a.operator().await;
     let (mut all, mut held) = (0, 0);
-    for n in 0..150 {
+    for n in 0..60 {
         let patience = Patience {
             beside: &mut beside,
-            limit: Duration::from_micros(n * 30),
+            limit: Duration::from_millis(n % 6 + 1),
         };
-        let batch = set([2, 3]);
+        let batch = set(0..4);
         let fenced = shard_fence::fence(&mut active, &naming(), &batch, patience)
             .await
             .unwrap();
@@ -439,7 +441,14 @@ async fn its_patience_is_as_short_as_one_likes(a: &Server) {
             }
         }
         shard_fence::open(&mut active, &naming(), &batch).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    let ledger = writers.end().await;
+    assert!(
+        ledger.refused.keys().all(|code| matches!(code, 3989 | 1213)),
+        "{:?}",
+        ledger.refused
+    );
     println!("told to end at about the time when it does: {all} were through, {held} were not");
     assert_eq!(
         active
@@ -520,7 +529,7 @@ async fn a_holder_is_ended_past_its_deadline(a: &Server) {
     );
 }
 
-async fn a_prepared_transaction_is_seen_and_holds_the_barrier(a: &mut Server, b: &Server) {
+async fn a_prepared_transaction_is_seen_and_holds_the_barrier(a: &mut Server) {
     let (naming, batch) = (naming(), set([4]));
     let mut client = a.client().await;
     for sql in [
@@ -591,5 +600,46 @@ async fn a_prepared_transaction_is_seen_and_holds_the_barrier(a: &mut Server, b:
     shard_fence::open(&mut active, &naming, &set([0, 4]))
         .await
         .unwrap();
-    let _ = b;
+}
+
+/// A pair rebuilds a server that has fences; those that it has afterwards are the donor's.
+async fn a_fenced_server_is_copied_over(a: &Server, b: &mut Server) {
+    let mut active = a.operator().await;
+    semisync::source_off(&mut active).await.unwrap();
+    shard_fence::shut(&mut active, &naming(), &set([1]))
+        .await
+        .unwrap();
+    let mut passive = b.operator().await;
+    shard_fence::shut(&mut passive, &naming(), &set([2, 3]))
+        .await
+        .unwrap();
+    passive
+        .run(
+            LIMIT,
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'nowhere' FOR CHANNEL 'from-p9'",
+        )
+        .await
+        .unwrap();
+    let donor = a.donor();
+    clone::prepare(&mut passive, &donor).await.unwrap();
+    let copied = clone::run(&mut passive, &donor).await.unwrap_err();
+    // ER_RESTART_SERVER_FAILED: all is copied, and nobody starts it again here.
+    assert_eq!(copied.code(), Some(3707), "{copied}");
+    b.ended();
+    b.start().await;
+    assert_eq!(flags(b).await, flags(a).await);
+    assert_eq!(channel::read(&mut b.operator().await).await.unwrap(), []);
+    follow(b, a, &mut b.operator().await).await;
+    let mut client = a.client().await;
+    assert_eq!(
+        told(&mut client, "INSERT INTO my_db00002.t (v) VALUES (1)").await,
+        Some(0)
+    );
+    until("it follows", || async {
+        b.executed().await == a.executed().await
+    })
+    .await;
+    shard_fence::open(&mut active, &naming(), &set([1]))
+        .await
+        .unwrap();
 }

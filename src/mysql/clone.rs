@@ -1,6 +1,6 @@
 //! Copying one server over another one by CLONE. The one that is overwritten must not be a member of anything any more.
 
-use super::{Error, conn::literal, replication, session::Session};
+use super::{Error, conn::literal, replication, session::Session, shard_fence};
 use crate::{core::credentials::CLONE_USER, deadline};
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ pub struct Donor {
     pub ca_file: String,
 }
 
-/// Makes the recipient ready: no channel, and open to the operator so that CLONE may drop what it has. `read_only` stays ON.
+/// Makes the recipient ready: no channel, and open to the operator so that CLONE may drop what it has, which it cannot do to a fenced database
+/// (error 3989). `read_only` stays ON. Fences are as the donor's afterwards, and so are channels with a name, stopped and without a filter.
 ///
 /// # Errors
 /// As [`Error`].
@@ -34,7 +35,9 @@ pub async fn prepare(s: &mut Session, donor: &Donor) -> Result<(), Error> {
         ),
     )
     .await?;
-    s.run(deadline::CHANGE, "SET GLOBAL super_read_only = OFF").await
+    s.run(deadline::CHANGE, "SET GLOBAL super_read_only = OFF")
+        .await?;
+    shard_fence::open_all(s).await
 }
 
 /// Copies. When it went well mysqld ends and is started anew by the kubelet, so a broken connection says nothing; what became of

@@ -61,6 +61,11 @@ impl Session {
         self.broken
     }
 
+    /// Says that it must not be used any more: a statement was left before its answer.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+    }
+
     fn note<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(e) = &result {
             self.broken |= e.code().is_none();

@@ -27,6 +27,10 @@ const AT_ONCE: usize = 32;
 const HELD: [u16; 3] = [1205, 1213, 1317];
 /// The least that there is, should nobody be there to end it earlier.
 const BARRIER: &str = "SET SESSION sql_log_bin = 0, SESSION lock_wait_timeout = 1";
+/// For a barrier that was told to end.
+const ENDS: Duration = Duration::from_secs(1);
+/// Between two looks at whether it waits.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// Accounts of the operator's own begin with this, as [`crate::core::credentials`] names them.
 const OURS: &str = "shardwright_";
 /// `ER_NO_SUCH_THREAD`.
@@ -84,6 +88,32 @@ pub async fn shut(s: &mut Session, naming: &Naming, shards: &SpanSet) -> Result<
 /// As [`Error`].
 pub async fn open(s: &mut Session, naming: &Naming, shards: &SpanSet) -> Result<(), Error> {
     set(s, naming, shards, false).await
+}
+
+/// Takes every fence away, also of databases that are no shard's, on a server that is going to be overwritten: it is open to the operator, and
+/// stays so.
+///
+/// # Errors
+/// As [`Error`].
+pub(super) async fn open_all(s: &mut Session) -> Result<(), Error> {
+    let shut: Vec<String> = s
+        .rows(
+            deadline::QUERY,
+            "SELECT CAST(schema_name AS CHAR) FROM information_schema.schemata_extensions WHERE options LIKE '%READ ONLY=1%'",
+        )
+        .await?;
+    for part in shut.chunks(AT_ONCE) {
+        let sql = part
+            .iter()
+            .fold("SET SESSION sql_log_bin = 0".to_owned(), |mut sql, name| {
+                // Writing to a String cannot fail.
+                let _ = write!(sql, "; ALTER DATABASE {} READ ONLY = 0", ident(name));
+                sql
+            });
+        s.run(deadline::DDL, format!("{sql}; SET SESSION sql_log_bin = 1"))
+            .await?;
+    }
+    Ok(())
 }
 
 async fn set(s: &mut Session, naming: &Naming, shards: &SpanSet, shut: bool) -> Result<(), Error> {
@@ -182,23 +212,44 @@ pub async fn fence(
     Ok(Fenced::Held { shut, by })
 }
 
-/// Runs it, and ends it when it takes longer. A KILL that comes late finds the session idle, and does nothing there.
+/// Runs it, and ends it when it waits for longer. Only while it is seen to wait: a server that is told so at the very end of a statement gives no
+/// answer to it. Should it happen all the same, the session is given up.
 async fn impatiently(s: &mut Session, sql: String, patience: Patience<'_>) -> Result<(), Error> {
     let id = s.id();
-    let work = s.run(deadline::CHANGE, sql);
-    tokio::pin!(work);
-    tokio::select! {
-        done = &mut work => return done,
-        () = tokio::time::sleep(patience.limit) => {}
-    }
-    if let Err(error) = patience
-        .beside
-        .run(deadline::STEP, format!("KILL QUERY {id}"))
-        .await
     {
-        tracing::debug!(%error, "the barrier of a batch is left to give up by itself");
+        let work = s.run(deadline::CHANGE, sql);
+        tokio::pin!(work);
+        let mut pause = patience.limit;
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = BETWEEN_LOOKS;
+            if !end_waiting(patience.beside, id).await {
+                continue;
+            }
+            if let Ok(done) = deadline::within(ENDS, &mut work).await {
+                return done;
+            }
+            break;
+        }
     }
-    work.await
+    s.give_up();
+    Err(Error::Timeout(ENDS))
+}
+
+/// Whether it waited and was told to end. When that cannot be done, the server's own patience ends it.
+async fn end_waiting(beside: &mut Session, id: u32) -> bool {
+    let waits = format!(
+        "SELECT COUNT(*) FROM performance_schema.processlist WHERE id = {id} AND state LIKE 'Waiting for %lock'"
+    );
+    let waits: Result<Vec<i64>, Error> = beside.rows(deadline::QUERY, waits).await;
+    if !waits.is_ok_and(|n| n.first().is_some_and(|n| *n > 0)) {
+        return false;
+    }
+    let told = beside.run(deadline::STEP, format!("KILL QUERY {id}")).await;
+    told.is_ok()
 }
 
 /// A transaction that has touched a shard and is not over.

@@ -21,7 +21,7 @@ use shardwright::{
         databases::Naming,
         gtid::GtidSet,
     },
-    mysql::{Access, Session, accounts, conn, fence, replication, semisync, state},
+    mysql::{Access, Session, accounts, clone, conn, fence, replication, semisync, state},
     resources::accounts_sql::accounts_sql,
 };
 use std::{
@@ -350,6 +350,13 @@ impl Server {
         }
     }
 
+    /// Waits until it has ended by itself.
+    pub fn ended(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.wait().unwrap();
+        }
+    }
+
     /// Starts it again on the same data; it is closed and follows nobody.
     pub async fn start(&mut self) {
         let _ = fs::remove_file(self.dir.join("s.lock"));
@@ -405,6 +412,16 @@ impl Server {
             user,
             password: &self.credentials.replication_password,
             ca_file,
+        }
+    }
+
+    /// How another one is copied from it.
+    pub fn donor(&self) -> clone::Donor {
+        clone::Donor {
+            host: HOST.into(),
+            port: self.port,
+            password: self.credentials.replication_password.clone(),
+            ca_file: self.ca_file(),
         }
     }
 

@@ -15,6 +15,7 @@ use mysqld::{
 };
 use shardwright::{
     core::spans::SpanSet,
+    mysql::Error,
     mysql::shard_fence::{self, Fenced, Holder, Patience, Who},
 };
 use std::time::{Duration, Instant};
@@ -127,28 +128,32 @@ async fn its_patience_is_as_short_as_one_likes(a: &Server) {
         .await
         .unwrap();
 
-    // Against transactions that let go at about the time when it is told to end: the session stays good, and it is known what is shut.
+    // Against transactions that let go at about the time when it is told to end: what is said to be shut is shut.
     let writers = Writers::start(a, 4, 4).await;
     let mut beside = a.operator().await;
-    let (mut all, mut held) = (0, 0);
+    let (mut all, mut held, mut mute) = (0, 0, 0);
     for n in 0..60 {
         let patience = Patience {
             beside: &mut beside,
             limit: Duration::from_millis(n % 6 + 1),
         };
         let batch = set(0..4);
-        let fenced = shard_fence::fence(&mut active, &naming(), &batch, patience)
-            .await
-            .unwrap();
+        let fenced = shard_fence::fence(&mut active, &naming(), &batch, patience).await;
         let shut = flags(a).await.shut;
         match fenced {
-            Fenced::All(_) => {
+            Ok(Fenced::All(_)) => {
                 all += 1;
                 assert_eq!(shut, batch);
             }
-            Fenced::Held { shut: said, .. } => {
+            Ok(Fenced::Held { shut: said, .. }) => {
                 held += 1;
                 assert_eq!(shut, said);
+            }
+            // Told to end in the very moment when it went on, mysqld gives no answer.
+            Err(e) => {
+                assert!(matches!(e, Error::Timeout(_)) && active.is_broken(), "{e}");
+                mute += 1;
+                active = a.operator().await;
             }
         }
         shard_fence::open(&mut active, &naming(), &batch).await.unwrap();
@@ -160,7 +165,10 @@ async fn its_patience_is_as_short_as_one_likes(a: &Server) {
         "{:?}",
         ledger.refused
     );
-    println!("told to end at about the time when it does: {all} were through, {held} were not");
+    println!(
+        "told to end at about the time when it does: {all} were through, {held} were not, {mute} gave no answer"
+    );
+    assert!(mute <= 3, "{mute}");
     assert_eq!(
         active
             .rows::<i64>(LIMIT, "SELECT @@SESSION.sql_log_bin")
@@ -173,7 +181,12 @@ async fn its_patience_is_as_short_as_one_likes(a: &Server) {
 async fn whoever_wants_a_second_table_meanwhile_is_the_victim(a: &Server) {
     let mut client = a.client().await;
     // Tables that the server knows well are locked one by one, in the order of their names, and the barrier has `t` when it waits for `u`.
-    for sql in ["BEGIN", "INSERT INTO my_db00005.u (v) VALUES (7)"] {
+    for sql in [
+        "INSERT INTO my_db00005.t (v) VALUES (1)",
+        "INSERT INTO my_db00005.u (v) VALUES (1)",
+        "BEGIN",
+        "INSERT INTO my_db00005.u (v) VALUES (7)",
+    ] {
         assert_eq!(told(&mut client, sql).await, Some(0));
     }
     let mut active = a.operator().await;

@@ -299,7 +299,7 @@ pub async fn stopped_at(
         let state = all.iter().find(|c| c.name == channel);
         let state = state.ok_or_else(|| Error::NotReached(format!("there is no channel {channel}")))?;
         if !state.applier {
-            let executed = super::state::executed(s, None).await?;
+            let executed = super::state::executed(s).await?;
             if set.is_subset_of(&executed) {
                 return Ok(true);
             }

@@ -182,7 +182,7 @@ pub struct Patience<'a> {
 /// it is all shut only when there is none on it. [`holders`], asked beforehand, spare clients a wait that leads to nothing.
 ///
 /// # Errors
-/// As [`Error`]. What is shut is not known then; the flags tell.
+/// As [`Error`]. What is shut is not known then; the flags tell, on another session when this one is broken.
 pub async fn fence(
     s: &mut Session,
     naming: &Naming,
@@ -213,11 +213,17 @@ pub async fn fence(
 }
 
 /// Runs it, and ends it when it waits for longer. Only while it is seen to wait: a server that is told so at the very end of a statement gives no
-/// answer to it. Should it happen all the same, the session is given up.
+/// answer to it. Should it happen all the same, when the holder lets go in that very moment, the session is given up.
 async fn impatiently(s: &mut Session, sql: String, patience: Patience<'_>) -> Result<(), Error> {
     let id = s.id();
     {
-        let work = s.run(deadline::CHANGE, sql);
+        // Not all in one string: told to end between two statements of it, mysqld leaves out the rest, answers too.
+        let work = async {
+            for statement in sql.split("; ") {
+                s.run(deadline::CHANGE, statement).await?;
+            }
+            Ok(())
+        };
         tokio::pin!(work);
         let mut pause = patience.limit;
         loop {

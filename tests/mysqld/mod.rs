@@ -273,7 +273,7 @@ impl Server {
     }
 
     pub async fn executed(&self) -> GtidSet {
-        state::executed(&mut self.operator().await, None).await.unwrap()
+        state::executed(&mut self.operator().await).await.unwrap()
     }
 
     /// Runs statements as the operator, outside the binary log, closed or not.
@@ -302,7 +302,7 @@ pub async fn pair(a: &Server, b: &Server) {
         .await
         .unwrap();
     follow(b, a, &mut passive).await;
-    let all = state::executed(&mut active, None).await.unwrap();
+    let all = state::executed(&mut active).await.unwrap();
     replication::reach(&mut passive, &all).await.unwrap();
     semisync::source_on(&mut active, 4_294_967_295).await.unwrap();
     follow(a, b, &mut active).await;

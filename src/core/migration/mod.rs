@@ -5,6 +5,24 @@
 //! [`super::placement::moves`]. Which way a shard goes over its link follows from the wish (`pairRef`) of its range, so that going back is the
 //! same as going there, with the ends exchanged.
 
+mod action;
+pub mod batch;
+mod decide;
 pub mod fences;
+mod name;
+pub mod observed;
 pub mod plan;
+pub mod reasons;
+mod stages;
+mod state;
+pub mod table;
+mod verdict;
 pub mod wish;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Change, Pairs};
+pub use decide::{DROPS, Decision, decide};
+pub use observed::{End, Observed, Place};
+pub use state::{State, state};

@@ -1,0 +1,60 @@
+//! The names of the states.
+
+use super::state::State;
+
+impl State {
+    /// Its name in the table.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Gone => "Gone",
+            Self::WorkLeft => "WorkLeft",
+            Self::BatchLeft { .. } => "BatchLeft",
+            Self::FenceMissing(_) => "FenceMissing",
+            Self::FenceLeft(_) => "FenceLeft",
+            Self::FenceAhead(_) => "FenceAhead",
+            Self::ChannelLeft(_) => "ChannelLeft",
+            Self::Unseen(_) => "Unseen",
+            Self::Dropping(_) => "Dropping",
+            Self::Over => "Over",
+            Self::PairMissing(_) => "PairMissing",
+            Self::NotWanted => "NotWanted",
+            Self::Superseded(_) => "Superseded",
+            Self::Undecided(_) => "Undecided",
+            Self::Seeded { .. } => "Seeded",
+            Self::AllSeeded => "AllSeeded",
+            Self::SeedRefused(_) => "SeedRefused",
+            Self::Seeding(_) => "Seeding",
+            Self::SeedFailed(_) => "SeedFailed",
+            Self::PairNotReady(_) => "PairNotReady",
+            Self::PairOpening(_) => "PairOpening",
+            Self::SeedWaits(_) => "SeedWaits",
+            Self::SeedDue { .. } => "SeedDue",
+            Self::Arrived => "Arrived",
+            Self::Resuming => "Resuming",
+            Self::RetentionOver => "RetentionOver",
+            Self::ChannelMisplaced(_) => "ChannelMisplaced",
+            Self::ChannelAstray(_) => "ChannelAstray",
+            Self::FilterLost(_) => "FilterLost",
+            Self::ChannelBroken { .. } => "ChannelBroken",
+            Self::ChannelStopped(_) => "ChannelStopped",
+            Self::SourceMissing(_) => "SourceMissing",
+            Self::NotCounted(_) => "NotCounted",
+            Self::ChannelMissing(_) => "ChannelMissing",
+            Self::ChannelConnecting(_) => "ChannelConnecting",
+            Self::Retaining => "Retaining",
+            Self::Equal { .. } => "Equal",
+            Self::Different { .. } => "Different",
+            Self::Verifying(_) => "Verifying",
+            Self::NotVerified(_) => "NotVerified",
+            Self::VerifyDue { .. } => "VerifyDue",
+            Self::WaitingForApproval => "WaitingForApproval",
+            Self::WaitingForWindow => "WaitingForWindow",
+            Self::BackingOff(_) => "BackingOff",
+            Self::Ending { .. } => "Ending",
+            Self::Blocked { .. } => "Blocked",
+            Self::CatchingUp { .. } => "CatchingUp",
+            Self::FencingAhead { .. } => "FencingAhead",
+            Self::CuttingOver { .. } => "CuttingOver",
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What is said of a move: its condition, and its events.
+
+use super::{
+    observed::{Observed, SeedOutcome, VerifyOutcome},
+    reasons,
+    state::State,
+};
+use crate::{api::conditions::Overall, core::note::Note};
+
+/// The move as a whole.
+pub fn overall(o: &Observed, state: &State) -> Overall {
+    let working = |reason, message: String| Overall::Working { reason, message };
+    let stalled = |reason, message: String| Overall::Stalled { reason, message };
+    let (from, to) = (&o.key.from, &o.key.to);
+    match state {
+        State::Gone => Overall::Ready {
+            reason: reasons::NOT_MOVING,
+            message: "no move is on record".into(),
+        },
+        State::WorkLeft => working(
+            reasons::CLEANING_UP,
+            "work in the background that nobody needs is ended".into(),
+        ),
+        State::BatchLeft { .. } => working(
+            reasons::UNDOING,
+            "a batch that did not get through is undone".into(),
+        ),
+        State::FenceMissing(_) => working(
+            reasons::FENCING,
+            "databases are made READ ONLY where they are not served".into(),
+        ),
+        State::FenceLeft(_) | State::FenceAhead(_) => working(
+            reasons::OPENING,
+            "databases are opened where they are served".into(),
+        ),
+        State::ChannelLeft(_) | State::Dropping(_) | State::Over => working(
+            reasons::CLEANING_UP,
+            format!(
+                "the channels between {from} and {to} are taken away, then the copies that are not served"
+            ),
+        ),
+        State::NotWanted | State::Superseded(_) | State::RetentionOver => {
+            working(reasons::CLEANING_UP, format!("the move from {from} to {to} ends"))
+        }
+        State::Unseen(at) => working(
+            reasons::WAITING_FOR_SERVERS,
+            format!(
+                "nothing is dropped before all servers answer: {}",
+                at.iter().map(|at| o.pod(*at)).collect::<Vec<_>>().join(", ")
+            ),
+        ),
+        State::PairMissing(end) => stalled(
+            reasons::PAIR_NOT_FOUND,
+            format!(
+                "shards are placed at {}, which is not there: make it again, its volumes have them",
+                o.name(*end)
+            ),
+        ),
+        State::Undecided(shards) => working(
+            reasons::UNDECIDED,
+            format!(
+                "the ranges of shards {shards} are not accepted or are being deleted: they stay where they are"
+            ),
+        ),
+        State::Seeded { .. } | State::AllSeeded | State::SeedDue { .. } | State::Seeding(_) => {
+            working(reasons::SEEDING, progress(o))
+        }
+        State::SeedFailed(why) => working(reasons::SEEDING_FAILED, format!("tried again: {why}")),
+        State::SeedRefused(why) => stalled(reasons::SEEDING_REFUSED, why.clone()),
+        State::PairNotReady(end) | State::PairOpening(end) | State::SeedWaits(end) => working(
+            reasons::PAIR_NOT_READY,
+            format!("{} has to be ready, with two members", o.name(*end)),
+        ),
+        State::ChannelMisplaced(_)
+        | State::ChannelAstray(_)
+        | State::ChannelStopped(_)
+        | State::NotCounted(_)
+        | State::ChannelMissing(_)
+        | State::ChannelConnecting(_) => working(
+            reasons::CONNECTING,
+            format!("the channels between {from} and {to} are set up"),
+        ),
+        State::SourceMissing(end) => working(
+            reasons::PAIR_NOT_READY,
+            format!(
+                "the passive server of {} has to follow: copies are fed from it",
+                o.name(*end)
+            ),
+        ),
+        State::FilterLost(at) => working(
+            reasons::CHANNEL_BROKEN,
+            format!(
+                "the channel on {} ran without its filter: the copies are compared again",
+                o.pod(*at)
+            ),
+        ),
+        State::ChannelBroken {
+            at,
+            error: (n, text),
+            long,
+        } => {
+            let message = format!("the channel on {} has stopped: {text} ({n})", o.pod(*at));
+            if *long {
+                stalled(
+                    reasons::CHANNEL_BROKEN,
+                    format!("{message}. Mend what it names; or set pairRef back, and the copies are dropped"),
+                )
+            } else {
+                working(reasons::CHANNEL_BROKEN, message)
+            }
+        }
+        State::Equal { .. } | State::VerifyDue { .. } | State::Verifying(_) => {
+            working(reasons::VERIFYING, compared(o))
+        }
+        State::NotVerified(why) => working(
+            reasons::VERIFICATION_UNKNOWN,
+            format!("the comparison came to no end and is tried again: {why}"),
+        ),
+        State::Different { shards, tables } => stalled(
+            reasons::COPIES_DIFFER,
+            format!(
+                "shards {shards} differ in {}. Nothing was switched. Find out who wrote there; then annotate shardwright.dev/verify-again to compare once more, or set pairRef back",
+                tables.join(", ")
+            ),
+        ),
+        State::WaitingForApproval => working(
+            reasons::WAITING_FOR_APPROVAL,
+            "ready to be cut over: approve it with `shardwright cutover`".into(),
+        ),
+        State::WaitingForWindow => working(
+            reasons::WAITING_FOR_WINDOW,
+            "ready to be cut over when the window opens".into(),
+        ),
+        State::BackingOff(at) => working(
+            reasons::BATCH_UNDONE,
+            format!("a batch did not get through in time and was undone; the next one begins at {at:.0}"),
+        ),
+        State::Ending { shard, .. } => working(
+            reasons::OPEN_TRANSACTIONS,
+            format!("a transaction on shard {shard} is ended"),
+        ),
+        State::Blocked { shards, until } => working(
+            reasons::OPEN_TRANSACTIONS,
+            format!("shards {shards} have open or prepared transactions, and are tried again at {until:.0}"),
+        ),
+        State::CatchingUp { lag } => working(reasons::CATCHING_UP, format!("{lag} transactions behind")),
+        State::FencingAhead { .. } | State::CuttingOver { .. } | State::Arrived | State::Resuming => {
+            working(reasons::CUTTING_OVER, left(o))
+        }
+        State::Retaining => Overall::Ready {
+            reason: reasons::RETAINING,
+            message: o
+                .mv()
+                .and_then(|m| m.retain_until.as_ref())
+                .map_or_else(String::new, |t| {
+                    format!("pairRef may be set back until {:.0}", t.0)
+                }),
+        },
+    }
+}
+
+fn progress(o: &Observed) -> String {
+    let running = o.seeding.iter().flatten().find_map(|r| match r.outcome {
+        SeedOutcome::Running { bytes, of } => Some((bytes, of)),
+        _ => None,
+    });
+    match running {
+        Some((bytes, of)) => format!("{bytes} of {of} bytes are copied"),
+        None => "copies are made".into(),
+    }
+}
+
+fn compared(o: &Observed) -> String {
+    let running = o.verifying.iter().flatten().find_map(|r| match r.outcome {
+        VerifyOutcome::Running { tables, of } => Some((tables, of)),
+        _ => None,
+    });
+    match running {
+        Some((tables, of)) => format!("{tables} of {of} tables are compared"),
+        None => "copies are compared".into(),
+    }
+}
+
+fn left(o: &Observed) -> String {
+    let left: usize = o.mv().map_or(0, |m| {
+        super::observed::End::BOTH
+            .iter()
+            .map(|end| o.bound_for(m, *end).len())
+            .sum()
+    });
+    format!("{left} shards are left to be cut over")
+}
+
+/// What people are told, once the actions are done.
+pub fn notes(o: &Observed, state: &State, overall: &Overall) -> Vec<Note> {
+    let (from, to) = (&o.key.from, &o.key.to);
+    let note = match state {
+        State::SeedDue { at, shards } => Note::normal(
+            reasons::SEEDING_STARTED,
+            format!("shards {shards} are copied to {}", o.name(*at)),
+        ),
+        State::AllSeeded => Note::normal(
+            reasons::SEEDED,
+            format!("all copies between {from} and {to} are complete"),
+        ),
+        State::Equal { shards, .. } => Note::normal(
+            reasons::VERIFIED,
+            format!("shards {shards} are equal on both sides"),
+        ),
+        State::BatchLeft { .. } => Note::warning(reasons::BATCH_UNDONE, overall.message()),
+        State::FilterLost(_) => Note::warning(reasons::UNVERIFIED, overall.message()),
+        State::Arrived => Note::normal(
+            reasons::ARRIVED,
+            format!("every shard of {from} and {to} is where it is wished"),
+        ),
+        State::Ending {
+            shard,
+            connection,
+            at,
+        } => Note::warning(
+            reasons::TRANSACTION_ENDED,
+            format!(
+                "connection {connection} on {} kept shard {shard} from being cut over for too long, and was ended",
+                o.pod(*at)
+            ),
+        ),
+        State::NotWanted | State::Superseded(_) | State::RetentionOver => {
+            let early = if let State::Superseded(early) = state {
+                format!(" ({})", early.reason())
+            } else {
+                String::new()
+            };
+            Note::normal(
+                reasons::WAY_BACK_ENDED,
+                format!("copies of {from} and {to} at each other are no longer kept{early}"),
+            )
+        }
+        State::Over => Note::normal(
+            reasons::MOVE_ENDED,
+            format!("nothing is left between {from} and {to}"),
+        ),
+        _ => {
+            let told_before = o.memory.reason.as_deref() == Some(overall.reason());
+            let alarming = matches!(overall, Overall::Stalled { .. })
+                || matches!(
+                    state,
+                    State::ChannelBroken { .. } | State::SeedFailed(_) | State::NotVerified(_)
+                );
+            return if alarming && !told_before {
+                vec![Note::warning(overall.reason(), overall.message())]
+            } else {
+                vec![]
+            };
+        }
+    };
+    vec![note]
+}

@@ -20,6 +20,8 @@ mod verdict;
 pub mod wish;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 pub use action::{Action, Change, Pairs};

@@ -8,6 +8,7 @@
 mod action;
 pub mod batch;
 mod decide;
+pub mod dot;
 pub mod fences;
 mod name;
 pub mod observed;

@@ -27,6 +27,8 @@ pub struct Decision {
     pub notes: Vec<Note>,
     /// When to look again.
     pub requeue: Duration,
+    /// The steps before the point of no return have to be done within this: else the pass ends, and the next one undoes the batch.
+    pub deadline: Option<SignedDuration>,
 }
 
 /// Copies that are dropped in one pass on each server: further ones wait for a second, so that the server has time for others.
@@ -64,6 +66,7 @@ pub fn decide(o: &Observed, now: Timestamp) -> Decision {
     };
     Decision {
         notes: verdict::notes(o, &state, &overall),
+        deadline: matches!(state, State::CuttingOver { .. }).then_some(o.policy.deadline),
         actions,
         overall,
         requeue,

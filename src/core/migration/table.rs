@@ -1,4 +1,4 @@
-//! The table of states, for people: `docs/split.md` has it as [`table`] makes it. The tests hold each row to what [`super::decide`] does.
+//! The table of states, for people: `docs/split.md` has it as [`table`] makes it. The tests hold each row to what [`super::decide()`] does.
 
 use std::fmt::Write as _;
 

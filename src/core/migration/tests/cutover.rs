@@ -66,6 +66,8 @@ fn the_wait_before_a_batch_ends() {
         _ => None,
     });
     assert_eq!(within, Some(SignedDuration::from_millis(300)));
+    assert_eq!(row(&o, "CuttingOver").deadline, within);
+    assert_eq!(row(&following(), "VerifyDue").deadline, None);
 }
 
 #[test]

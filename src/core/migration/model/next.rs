@@ -64,6 +64,11 @@ pub enum Move {
     Left(usize),
     Failover(usize),
     Crash(usize),
+    /// An operator can no longer reach a server.
+    Cut {
+        op: usize,
+        at: usize,
+    },
     Start(usize),
     /// The wish for a shard changes.
     Wish(u8),
@@ -121,6 +126,13 @@ pub fn next(w: &World, plans: &mut Plans, without: Without) -> Vec<Next> {
             }
             crashes
         });
+        for op in 0..usize::from(w.left.operators) {
+            with(Move::Cut { op, at }, &|n| {
+                let cuts = n.ops[op].cut & 1 << at == 0 && fault(n, |b| &mut b.cuts);
+                n.ops[op].cut |= 1 << at;
+                cuts
+            });
+        }
         with(Move::Breaks(at), &|n| {
             let runs = n.server(at).channel.is_some_and(|c| c.run == Run::On);
             runs && fault(n, |b| &mut b.breaks) && set_run(n, at, Run::Broken)
@@ -253,7 +265,7 @@ pub fn observe(w: &World, op: usize, long: bool, plans: &mut Plans, without: Wit
         pairs: true,
         batch: w.record.batch != 0,
         connected: (0..4)
-            .filter(|at| w.server(*at).up)
+            .filter(|at| w.reaches(op, *at))
             .fold(0, |all, at| all | 1 << at),
         ..n.ops[op].idle()
     };
@@ -272,7 +284,7 @@ pub fn step(w: &World, op: usize, plans: &mut Plans, without: Without) -> Next {
     let (step, rest) = plans.next(w.ops[op].plan).expect("there is a step");
     let m = Move::Step { op, step };
     let needed = super::plans::locks(step);
-    let answers = |at: u8| w.server(usize::from(at)).up && w.ops[op].connected & 1 << at != 0;
+    let answers = |at: u8| w.reaches(op, at.into()) && w.ops[op].connected & 1 << at != 0;
     if (0..4).any(|at| needed & 1 << at != 0 && !answers(at)) {
         n.ops[op] = n.ops[op].idle();
         return (m, n, None);
@@ -294,7 +306,7 @@ pub fn step(w: &World, op: usize, plans: &mut Plans, without: Without) -> Next {
 
 /// Whoever holds a lock loses the connection; then the records are read once more (rule P7).
 fn lock(w: &mut World, op: usize, needed: u8, without: Without) -> bool {
-    let reaches = |at: usize| w.ops[op].connected & 1 << at != 0 && w.server(at).up;
+    let reaches = |at: usize| w.ops[op].connected & 1 << at != 0 && w.reaches(op, at);
     let all = (0..4).filter(|at| needed & 1 << at != 0);
     if !all.clone().all(reaches) {
         return false;

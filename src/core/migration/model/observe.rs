@@ -44,9 +44,10 @@ impl View {
         let mut pairs = w.pairs;
         // What it cannot see, and what makes no difference: nothing lags by much in the model.
         let counted = w.record.stage.is_none() || w.record.opposite_gtid.is_some();
-        for p in &mut pairs {
+        for (i, p) in pairs.iter_mut().enumerate() {
             p.read = None;
-            for s in &mut p.servers {
+            for (k, s) in p.servers.iter_mut().enumerate() {
+                s.up = w.reaches(op, 2 * i + k);
                 s.rows = 0;
                 if counted {
                     s.executed = 0;
@@ -246,7 +247,7 @@ fn pair(v: &View, i: usize) -> PairSeen {
     };
     PairSeen {
         exists: true,
-        ready: p.open && p.active().up,
+        ready: p.open,
         epoch: 7,
         active: p.active.into(),
         two_members: p.two,

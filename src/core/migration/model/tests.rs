@@ -31,6 +31,7 @@ fn two(faults: u8) -> Budget {
 fn all_kinds(b: Budget) -> Budget {
     Budget {
         crashes: b.faults,
+        cuts: b.faults,
         failovers: b.faults,
         wishes: b.faults,
         breaks: b.faults,
@@ -122,6 +123,8 @@ fn two_operators_one_of_them_late() {
         "two operators, another wish",
         World::verified(2, short(wish(two(1)))),
     );
+    let cut = Budget { cuts: 1, ..two(1) };
+    holds("two operators, a partition", World::verified(2, short(cut)));
     let lost = Budget {
         lost_writes: 1,
         ..two(1)
@@ -137,6 +140,7 @@ fn two_operators_one_of_them_late() {
         World::begun(2, short(two(0))),
     );
     let end = |b| Budget { commits: 0, ..b };
+    holds("two operators, the end, a partition", World::arrived(end(cut)));
     holds(
         "two operators, the end, a failover",
         World::arrived(end(failover(two(1)))),

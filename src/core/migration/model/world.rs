@@ -150,6 +150,8 @@ pub struct Op {
     pub started: bool,
     pub seeding: Seeding,
     pub verifying: [Verifying; 2],
+    /// Servers that it cannot reach, a bit each.
+    pub cut: u8,
 }
 
 impl Op {
@@ -158,6 +160,7 @@ impl Op {
         Self {
             seeding: self.seeding,
             verifying: self.verifying,
+            cut: self.cut,
             ..Self::default()
         }
     }
@@ -170,6 +173,7 @@ pub struct Budget {
     /// Of all that follows together, but for commits.
     pub faults: u8,
     pub crashes: u8,
+    pub cuts: u8,
     pub failovers: u8,
     pub wishes: u8,
     pub breaks: u8,
@@ -311,6 +315,11 @@ impl World {
                 .is_some_and(|c| c.run == Run::On && c.to == source.active)
     }
 
+    /// Whether an operator gets an answer from a server.
+    pub fn reaches(&self, op: usize, at: usize) -> bool {
+        self.server(at).up && self.ops[op].cut & 1 << at == 0
+    }
+
     /// Everybody's connection to a server ends, but for that of `but`; with it go locks, and the work that needs them.
     pub fn disconnect(&mut self, at: usize, but: Option<usize>, without: Without) {
         for (i, op) in self.ops.iter_mut().enumerate() {
@@ -345,7 +354,7 @@ impl World {
 }
 
 /// Operators are alike: any order of them will do.
-fn order(op: &Op) -> (u16, u8, u8, u8, u8, u8) {
+fn order(op: &Op) -> (u16, [u8; 6]) {
     let seeding = match op.seeding {
         Seeding::None => 0,
         Seeding::Running(s) => 1 + s,
@@ -360,5 +369,5 @@ fn order(op: &Op) -> (u16, u8, u8, u8, u8, u8) {
     let bits =
         u8::from(op.fresh) | u8::from(op.pairs) << 1 | u8::from(op.batch) << 2 | u8::from(op.started) << 3;
     let both = verifying(op.verifying[0]) << 4 | verifying(op.verifying[1]);
-    (op.plan, bits, op.connected, op.locked, seeding, both)
+    (op.plan, [bits, op.connected, op.locked, seeding, both, op.cut])
 }

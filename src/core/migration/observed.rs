@@ -256,7 +256,7 @@ pub struct Policy {
     pub retain: SignedDuration,
     /// A person does not want the way back any longer.
     pub retain_no_longer: bool,
-    /// A person wants copies that were found different compared again.
+    /// A person has asked to have copies compared again, since they were found different.
     pub verify_again: bool,
 }
 

@@ -95,7 +95,12 @@ impl Error {
     }
 }
 
-fn opts(a: &Access) -> Opts {
+/// The largest packet that a connection takes: what the operator asks of a server fits into this many times over.
+const PACKET: usize = 16 << 20;
+/// The largest packet that the protocol knows: a row of an application's table may be as large.
+const ROW_PACKET: usize = 1 << 30;
+
+fn opts(a: &Access, packet: usize) -> Opts {
     let tls = SslOpts::default()
         .with_root_certs(vec![a.ca_pem.clone().into_bytes().into()])
         .with_disable_built_in_roots(true)
@@ -109,7 +114,7 @@ fn opts(a: &Access) -> Opts {
         .prefer_socket(false)
         .stmt_cache_size(0)
         // Given here, they are not asked of the server on each connect.
-        .max_allowed_packet(Some(16 << 20))
+        .max_allowed_packet(Some(packet))
         .wait_timeout(Some(28_800))
         .tcp_nodelay(true)
         .into()
@@ -121,10 +126,22 @@ fn opts(a: &Access) -> Opts {
 /// # Errors
 /// [`Error::Timeout`] after [`deadline::REACH`] without a sign of its machine, or after [`deadline::CONNECT`]; or whatever the server answered.
 pub async fn connect(access: &Access) -> Result<Conn, Error> {
+    open(access, PACKET).await
+}
+
+/// As [`connect`], for rows of applications' tables, which may be larger than anything else that a server answers.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_for_rows(access: &Access) -> Result<Conn, Error> {
+    open(access, ROW_PACKET).await
+}
+
+async fn open(access: &Access, packet: usize) -> Result<Conn, Error> {
     let address = (access.address.as_str(), access.port);
     let reached = deadline::within(deadline::REACH, TcpStream::connect(address)).await?;
     drop(reached.map_err(|e| mysql_async::Error::Io(e.into()))?);
-    Ok(deadline::within(deadline::CONNECT, Conn::new(opts(access))).await??)
+    Ok(deadline::within(deadline::CONNECT, Conn::new(opts(access, packet))).await??)
 }
 
 /// Runs a statement that gives no rows. Several statements in one string run in order; the first error ends them.

@@ -8,6 +8,7 @@ pub mod conn;
 pub mod fence;
 pub mod replication;
 pub mod schema;
+pub mod seed;
 pub mod semisync;
 pub mod session;
 pub mod shard_drop;

@@ -14,6 +14,7 @@ pub mod session;
 pub mod shard_drop;
 pub mod shard_fence;
 pub mod state;
+pub mod verify;
 
 pub use conn::{Access, Error, connect};
 pub use session::Session;

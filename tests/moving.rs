@@ -80,6 +80,7 @@ async fn make_zoo(server: &Server, database: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs mysqld: `make test` runs it"]
 async fn every_kind_of_value_arrives_as_it_was() {
     let Some(source) = start("a", &[]).await else {
         return;
@@ -190,6 +191,7 @@ async fn servers() -> Option<[Server; 4]> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs mysqld: `make test` runs it"]
 async fn a_copy_made_under_load_goes_on_by_its_channel_and_stays_equal() {
     let Some([a, b, c, d]) = servers().await else {
         return;
@@ -326,6 +328,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs mysqld: `make test` runs it"]
 async fn a_run_that_is_cut_short_leaves_no_half_copy_that_looks_whole() {
     let (Some(mut a), Some(mut c), Some(d)) = (
         start("a", &[]).await,
@@ -452,6 +455,7 @@ async fn a_run_that_is_cut_short_leaves_no_half_copy_that_looks_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs mysqld: `make test` runs it"]
 async fn what_cannot_be_copied_is_refused_by_name() {
     let (Some(a), Some(c)) = (start("a", &[]).await, start("c", &[]).await) else {
         return;

@@ -26,7 +26,7 @@ fn scratch() -> PathBuf {
 }
 
 /// The root file system of MySQL; nothing when it is installed on this machine.
-fn root() -> Option<PathBuf> {
+pub fn root() -> Option<PathBuf> {
     if let Some(given) = std::env::var_os("SHARDWRIGHT_MYSQL_ROOT") {
         return Some(given.into());
     }

@@ -1,7 +1,9 @@
 //! Real servers for tests: mysqld in temporary folders, reached over TLS with the operator's own account and rights.
 //!
-//! They come from the folder tree that `SHARDWRIGHT_MYSQLD_ROOT` names (it has `usr/sbin/mysqld`), or from the image that the end-to-end
-//! tests have built. Without either, a test that needs them says so and does nothing.
+//! Where mysqld comes from is told by [`install`]; without one a test fails.
+
+#[path = "../mysqld/install.rs"]
+mod install;
 
 use k8s_openapi::jiff::Timestamp;
 use mysql_async::{Conn, prelude::Queryable as _};
@@ -36,47 +38,6 @@ struct Common {
 
 fn temporary() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-}
-
-/// The newest image of the end-to-end tests, unpacked.
-fn unpacked() -> Option<PathBuf> {
-    let cache = std::env::var_os("SHARDWRIGHT_CACHE").map(PathBuf::from);
-    let cache =
-        cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/shardwright")))?;
-    let mut images: Vec<_> = fs::read_dir(cache.join("parts"))
-        .ok()?
-        .filter_map(Result::ok)
-        .filter(|e| e.file_name().to_string_lossy().starts_with("mysql-"))
-        .map(|e| e.path().join("mysql.tar"))
-        .filter(|p| p.exists())
-        .collect();
-    images.sort_by_key(|p| fs::metadata(p).and_then(|m| m.modified()).ok());
-    let image = images.pop()?;
-    let key = image.parent()?.file_name()?.to_string_lossy().into_owned();
-    let root = temporary().join(key);
-    if root.exists() {
-        return Some(root);
-    }
-    let (work, new) = (temporary().join("image"), temporary().join("image.root"));
-    for folder in [&work, &new] {
-        let _ = fs::remove_dir_all(folder);
-        fs::create_dir_all(folder).unwrap();
-    }
-    run(Command::new("tar").arg("xf").arg(&image).arg("-C").arg(&work));
-    let json =
-        |path: PathBuf| -> serde_json::Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
-    let blob = |digest: &serde_json::Value| work.join("blobs/sha256").join(&digest.as_str().unwrap()[7..]);
-    let manifest = json(blob(&json(work.join("index.json"))["manifests"][0]["digest"]));
-    for layer in manifest["layers"].as_array().unwrap() {
-        run(Command::new("tar")
-            .arg("xf")
-            .arg(blob(&layer["digest"]))
-            .arg("-C")
-            .arg(&new));
-    }
-    let _ = fs::remove_dir_all(&work);
-    fs::rename(&new, &root).unwrap();
-    Some(root)
 }
 
 fn run(command: &mut Command) {
@@ -130,13 +91,7 @@ fn common() -> Option<&'static Common> {
     static COMMON: OnceLock<Option<Common>> = OnceLock::new();
     COMMON
         .get_or_init(|| {
-            let Some(root) = std::env::var_os("SHARDWRIGHT_MYSQLD_ROOT")
-                .map(PathBuf::from)
-                .or_else(unpacked)
-            else {
-                eprintln!("no mysqld: set SHARDWRIGHT_MYSQLD_ROOT, or run the end-to-end tests once");
-                return None;
-            };
+            let root = install::root().unwrap_or_else(|| PathBuf::from("/"));
             let name = root
                 .file_name()
                 .unwrap_or_default()

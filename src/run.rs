@@ -70,12 +70,14 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
         let readiness = readiness.clone();
         move || readiness.open()
     };
+    let touch = maps::keep_in_touch(client.clone(), Arc::clone(&maps));
     let follow = maps::follow(client.clone(), args.namespaces(), maps, synced);
     let lead = lead(client, &args, metrics, &shutdown);
 
     tokio::select! {
         outcome = server => outcome.with_context(|| format!("serve HTTP on {}", args.listen)),
         () = follow => bail!("the watch of the shard maps ended"),
+        () = touch => bail!("nobody asks any more whether the API server is there"),
         outcome = lead => outcome,
     }
 }

@@ -8,4 +8,4 @@ mod watch;
 
 pub use registry::{Answer, Key, Maps, Published};
 pub use serve::router;
-pub use watch::{follow, watches};
+pub use watch::{follow, keep_in_touch, watches};

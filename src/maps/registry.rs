@@ -36,6 +36,8 @@ pub enum Answer {
     Unchanged,
     /// No such cluster has a map.
     Unknown,
+    /// None that this process knows of, and it would not: the API server does not answer it.
+    OutOfTouch,
 }
 
 /// Version and hash of the map that the record of a cluster names.
@@ -74,7 +76,10 @@ impl Slot {
 }
 
 /// The newest map of each cluster.
-pub struct Maps(Mutex<Slots>);
+pub struct Maps {
+    slots: Mutex<Slots>,
+    out_of_touch: watch::Sender<bool>,
+}
 
 struct Slots {
     /// Watches of records that have not seen everything yet: until then a missing record proves nothing.
@@ -85,14 +90,17 @@ struct Slots {
 impl Maps {
     /// Nothing is sent before [`Maps::records_read`] was called `watches` times.
     pub fn new(watches: usize) -> Self {
-        Self(Mutex::new(Slots {
-            unread: watches,
-            by_cluster: HashMap::new(),
-        }))
+        Self {
+            slots: Mutex::new(Slots {
+                unread: watches,
+                by_cluster: HashMap::new(),
+            }),
+            out_of_touch: watch::Sender::new(false),
+        }
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with(&self, key: &Key, change: impl FnOnce(&mut Slot)) {
@@ -134,6 +142,12 @@ impl Maps {
         });
     }
 
+    /// Whether the API server answers this process. While it does not, nobody is let wait here for what another replica may know.
+    pub fn in_touch(&self, yes: bool) {
+        self.out_of_touch
+            .send_if_modified(|out| std::mem::replace(out, !yes) == yes);
+    }
+
     /// The first map with a version above `after`, waiting at most for `wait`.
     pub async fn newer_than(&self, key: &Key, after: i64, wait: Duration) -> Answer {
         let receiver = self.slots().by_cluster.get(key).map(|s| s.sender.subscribe());
@@ -143,12 +157,16 @@ impl Maps {
         if receiver.borrow().is_none() {
             return Answer::Unknown;
         }
-        let newer = receiver.wait_for(|p| p.as_ref().is_some_and(|p| p.version > after));
-        match tokio::time::timeout(wait, newer).await {
-            Ok(Ok(p)) => p
-                .as_ref()
-                .map_or(Answer::Unknown, |p| Answer::Newer(Arc::clone(p))),
-            Ok(Err(_)) | Err(_) => Answer::Unchanged,
+        let mut touch = self.out_of_touch.subscribe();
+        tokio::select! {
+            biased;
+            newer = receiver.wait_for(|p| p.as_ref().is_some_and(|p| p.version > after)) => match newer {
+                Ok(p) => p.as_ref().map_or(Answer::Unknown, |p| Answer::Newer(Arc::clone(p))),
+                Err(_) => Answer::Unchanged,
+            },
+            // The registry outlives those who wait.
+            _ = touch.wait_for(|out| *out) => Answer::OutOfTouch,
+            () = tokio::time::sleep(wait) => Answer::Unchanged,
         }
     }
 }
@@ -191,6 +209,26 @@ mod tests {
         assert!(!waiting.is_finished());
         maps.saw_record(&key(), Some((2, "b".into())));
         assert_eq!(waiting.await.unwrap(), Answer::Newer(Arc::new(map(2, "b"))));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_where_nothing_would_be_heard() {
+        let maps = Arc::new(Maps::new(0));
+        maps.saw_record(&key(), Some((1, "a".into())));
+        maps.saw_map(&key(), map(1, "a"));
+        let wait = |maps: &Arc<Maps>| {
+            let maps = Arc::clone(maps);
+            tokio::spawn(async move { maps.newer_than(&key(), 1, Duration::from_secs(60)).await })
+        };
+        let waiting = wait(&maps);
+        tokio::task::yield_now().await;
+        maps.in_touch(false);
+        assert_eq!(waiting.await.unwrap(), Answer::OutOfTouch);
+        assert_eq!(wait(&maps).await.unwrap(), Answer::OutOfTouch);
+        // What there is is better than nothing.
+        assert_eq!(now(&maps, 0).await, Answer::Newer(Arc::new(map(1, "a"))));
+        maps.in_touch(true);
+        assert_eq!(now(&maps, 1).await, Answer::Unchanged);
     }
 
     #[tokio::test]

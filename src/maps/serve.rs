@@ -68,6 +68,10 @@ async fn answer(
             response
         }
         Answer::Unchanged => StatusCode::NOT_MODIFIED.into_response(),
+        Answer::OutOfTouch => {
+            let text = "the API server does not answer this replica: another one may know more\n";
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
         Answer::Unknown => {
             let text = format!(
                 "no shard map of ShardCluster {}/{} is published\n",

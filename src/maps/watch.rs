@@ -4,6 +4,7 @@ use super::{Key, Maps, Published};
 use crate::{
     api::{ShardCluster, names},
     core::shard_map::ShardMap,
+    deadline,
 };
 use futures::{Stream, StreamExt, future, pin_mut};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,7 +12,10 @@ use kube::{
     Api, Client, ResourceExt,
     runtime::{WatchStreamExt, watcher},
 };
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Follows the maps of `namespaces` (all, when empty) for as long as the process runs. `synced` is called once for each of the
 /// watches when it has seen everything that there was at the start.
@@ -26,6 +30,25 @@ pub async fn follow(client: Client, namespaces: Vec<String>, maps: Arc<Maps>, sy
         async move { follow_one(client, scope, &maps, synced).await }
     });
     future::join_all(watches).await;
+}
+
+/// Between two questions whether the API server is there, and for its answer.
+const TOUCH: Duration = Duration::from_millis(500);
+const TOUCH_ANSWER: Duration = Duration::from_secs(1);
+/// Without an answer for so long a replica is out of touch. A watch does not tell: a server that is cut off from this process sends
+/// nothing, and so does one that has nothing to tell.
+const OUT_OF_TOUCH: Duration = Duration::from_millis(1500);
+
+/// Asks the API server again and again whether it is there, for as long as the process runs.
+pub async fn keep_in_touch(client: Client, maps: Arc<Maps>) {
+    let mut heard = Instant::now();
+    loop {
+        if let Ok(Ok(_)) = deadline::within(TOUCH_ANSWER, client.apiserver_version()).await {
+            heard = Instant::now();
+        }
+        maps.in_touch(heard.elapsed() < OUT_OF_TOUCH);
+        tokio::time::sleep(TOUCH).await;
+    }
 }
 
 /// How many times `follow` calls `synced` for that many namespaces.

@@ -105,7 +105,7 @@ pub enum State {
         at: Place,
         /// Number and text.
         error: (u32, String),
-        /// For longer than [`GRACE`].
+        /// For longer than `GRACE`.
         long: bool,
     },
     /// The channel is stopped without one.

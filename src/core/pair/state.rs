@@ -152,7 +152,7 @@ pub enum Lost {
     Adrift,
     /// It does not answer, and the active server hears nothing of it.
     Gone,
-    /// It answers, and the active server has heard nothing of it for [`UNHEARD`].
+    /// It answers, and the active server has heard nothing of it for `UNHEARD`.
     Unheard,
     /// Its Pod is being deleted.
     Leaving,

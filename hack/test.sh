@@ -67,7 +67,7 @@ prove_bed() {
 bed_ready e2e
 # With the MySQL that the cluster's parts have.
 [ -z "$check" ] || [ -n "$only" ] || step "what only mysqld can answer, without a cluster" cargo test --locked --package shardwright \
-  --test channel --test moving --test shard_drop --test shard_fence --test shard_held -- --ignored --skip how_fast
+  --test channel --test shard_drop --test shard_fence --test shard_held -- --ignored
 # A cluster that was kept has an operator of the same tag, from an older image.
 "$BED" kubectl --namespace shardwright-system rollout restart deployment shardwright >/dev/null 2>&1 || true
 export SHARDWRIGHT_E2E_LOCAL=true

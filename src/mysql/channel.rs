@@ -17,7 +17,7 @@ use super::{
     conn::literal,
     replication::{self, Source, change_channel, if_any, stop_channel, stop_receiver_of},
     session::Session,
-    state::{get, gtid},
+    state::{get, gtid, receiver},
 };
 use crate::{
     core::{databases::Naming, gtid::GtidSet, pair::observed::Receiver, spans::SpanSet},
@@ -422,11 +422,7 @@ fn state(row: &Row, errors: &[Row]) -> Result<State, Error> {
         port: get(row, 2)?,
         user: get(row, 3)?,
         source: get(row, 4)?,
-        receiver: match get::<String>(row, 5)?.as_str() {
-            "ON" => Receiver::On,
-            "CONNECTING" => Receiver::Connecting,
-            _ => Receiver::Off,
-        },
+        receiver: receiver(row, 5)?,
         receiver_error: (number != 0).then_some((number, get(row, 7)?)),
         applier: get::<String>(row, 8)? == "ON",
         applier_error,

@@ -81,8 +81,8 @@ const DUMPS: &str = "SELECT p.user, COUNT(*), COUNT(v.thread_id) FROM performanc
     AND v.variable_name IN ('rpl_semi_sync_replica', 'rpl_semi_sync_slave') AND v.variable_value = '1' \
     WHERE p.command LIKE 'Binlog Dump%' GROUP BY p.user";
 
-const LATER: &str = "SELECT @@GLOBAL.gtid_executed, \
-    (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_wait_sessions'), \
+/// Two columns: how many commits wait for an acknowledgement, and how many have had theirs; without the plugin there is none of it.
+pub const ACKNOWLEDGEMENTS: &str = "(SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_wait_sessions'), \
     (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_yes_tx')";
 
 /// Whether a thread waits for space on the volume: a receiver; or a client's commit, with an entry in the log that is no older than its
@@ -195,8 +195,8 @@ pub async fn later(s: &mut Session, reach: Option<(&GtidSet, f32)>) -> Result<La
         let sql = format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{set}', {seconds})");
         s.rows::<Option<i64>>(deadline::QUERY, sql).await?;
     }
-    let row = s.row(deadline::QUERY, LATER).await?;
-    // Without the plugin there is none of it.
+    let sql = format!("SELECT @@GLOBAL.gtid_executed, {ACKNOWLEDGEMENTS}");
+    let row = s.row(deadline::QUERY, sql).await?;
     let number = |i| {
         Ok::<_, Error>(
             get::<Option<String>>(&row, i)?
@@ -237,16 +237,21 @@ fn channel(channels: &[Row], errors: &[Row]) -> Result<Option<Channel>, Error> {
         user: get(row, 2)?,
         auto_position: get(row, 3)?,
         verified_tls: get(row, 4)?,
-        receiver: match get::<String>(row, 5)?.as_str() {
-            "ON" => Receiver::On,
-            "CONNECTING" => Receiver::Connecting,
-            _ => Receiver::Off,
-        },
+        receiver: receiver(row, 5)?,
         receiver_error: (number != 0).then_some((number, get(row, 7)?)),
         applier: get::<String>(row, 8)? == "ON",
         applier_error,
         received: gtid(&get::<String>(row, 9)?)?,
     }))
+}
+
+/// The state of a receiver, as `performance_schema.replication_connection_status` has it in that column.
+pub(super) fn receiver(row: &Row, column: usize) -> Result<Receiver, Error> {
+    Ok(match get::<String>(row, column)?.as_str() {
+        "ON" => Receiver::On,
+        "CONNECTING" => Receiver::Connecting,
+        _ => Receiver::Off,
+    })
 }
 
 /// Marks of the clone and the application's account, the accounts that servers follow with, and those that others acknowledge with.

@@ -6,7 +6,7 @@
 use super::servers::Target;
 use crate::{
     api::MySQLPair,
-    mysql::{Error, Session},
+    mysql::{Error, Session, state::ACKNOWLEDGEMENTS},
 };
 use futures::channel::mpsc::UnboundedSender;
 use kube::runtime::reflector::ObjectRef;
@@ -20,13 +20,10 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// What is asked, over and over: how many commits wait for an acknowledgement, how many have had theirs, and who gives any. Without the
-/// plugin there is none of it.
+/// What is asked, over and over, and answered after `pause`: which server it is, and how its commits stand.
 fn statement(pause: Duration) -> String {
     format!(
-        "SELECT SLEEP({}), @@server_uuid, \
-        (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_wait_sessions'), \
-        (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Rpl_semi_sync_source_yes_tx')",
+        "SELECT SLEEP({}), @@server_uuid, {ACKNOWLEDGEMENTS}",
         pause.as_secs_f32()
     )
 }

@@ -135,6 +135,11 @@ impl Tries {
         let doublings = self.count.saturating_sub(1).min(20);
         first.saturating_mul(1 << doublings).min(longest)
     }
+    /// Whether the last one was so short ago that the next one waits: see [`Tries::patience`].
+    pub fn too_soon(self, now: Timestamp, first: SignedDuration, longest: SignedDuration) -> bool {
+        let patience = self.patience(first, longest);
+        self.last.is_some_and(|last| now.duration_since(last) < patience)
+    }
 }
 
 /// `rpl_semi_sync_source_timeout` of `durability: Strict`: the longest there is, 49 days (rule P3).

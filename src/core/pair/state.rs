@@ -392,9 +392,7 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
         return State::NoSemiSync { at };
     }
     let detached = State::PassiveDetached {
-        waits: o.follows.last.is_some_and(|last| {
-            now.duration_since(last) < o.follows.patience(FOLLOW_RETRY, FOLLOW_RETRY_LONGEST)
-        }),
+        waits: o.follows.too_soon(now, FOLLOW_RETRY, FOLLOW_RETRY_LONGEST),
     };
     let stray = !b.stray().is_empty();
     let Some(channel) = b.channel().filter(|_| b.passive.acknowledges && !stray) else {
@@ -460,10 +458,7 @@ fn circle(b: Both<'_>, now: Timestamp) -> State {
             State::CatchingUp { slowly: false }
         }
         Threads::Run if b.record.member(p).is_none() => State::NotRecorded {
-            waits: !b.active.source.enabled
-                && b.o.joins.last.is_some_and(|last| {
-                    now.duration_since(last) < b.o.joins.patience(JOIN_RETRY, JOIN_RETRY_LONGEST)
-                }),
+            waits: !b.active.source.enabled && b.o.joins.too_soon(now, JOIN_RETRY, JOIN_RETRY_LONGEST),
         },
         Threads::Run => wished(b, now).map_or(State::Healthy, State::SwitchOver),
     }

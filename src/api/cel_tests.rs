@@ -120,6 +120,24 @@ fn cases() -> Vec<Case> {
             vec![vec![("/spec/first", json!(512))]],
             vec![vec![("/spec/first", json!(511))]],
         ),
+        created(
+            "ShardRange",
+            "`start` and `end` may not be equal",
+            vec![vec![(
+                "/spec/cutoverWindow",
+                json!({ "start": "22:00", "end": "22:00" }),
+            )]],
+            vec![
+                vec![(
+                    "/spec/cutoverWindow",
+                    json!({ "start": "22:00", "end": "04:00" }),
+                )],
+                vec![(
+                    "/spec/cutoverWindow",
+                    json!({ "start": "22:00", "end": "22:01", "days": ["Monday"] }),
+                )],
+            ],
+        ),
         changed(
             "ShardRange",
             "`clusterRef` is immutable",
@@ -259,7 +277,19 @@ fn cluster_cases(hashed: &impl Fn(i32) -> Value) -> Vec<Case> {
     let routing = |r: Value| vec![("/spec/routing", r), no_layout()];
     let labels = |key: &str| vec![("/spec/mysql/podLabels", json!({ key: "x" }))];
     let annotations = |key: &str| vec![("/spec/mysql/podAnnotations", json!({ key: "x" }))];
+    let migration = |pair: i32, cluster: i32| {
+        vec![(
+            "/spec/migration",
+            json!({ "movesPerPair": pair, "movesPerCluster": cluster }),
+        )]
+    };
     vec![
+        created(
+            KIND,
+            "`movesPerPair` must not exceed `movesPerCluster`",
+            vec![migration(5, 4)],
+            vec![migration(4, 4), migration(1, 1)],
+        ),
         created(
             KIND,
             "metadata.name must be at most 40 characters: names of children are made from it",

@@ -15,6 +15,10 @@ pub const SPEC_HASH_ANNOTATION: &str = "shardwright.dev/spec-hash";
 /// Annotation on a MySQLPair: the epoch in which a person accepts that what only the lost server had is gone. It lets the operator go on
 /// once: the next epoch is another number.
 pub const ACCEPT_DATA_LOSS_ANNOTATION: &str = "shardwright.dev/accept-data-loss";
+/// Annotation on a ShardRange: the `metadata.generation` whose cutover a person approves. The next change of the specification needs another one.
+pub const APPROVE_CUTOVER_ANNOTATION: &str = "shardwright.dev/approve-cutover";
+/// Annotation on a ShardRange: any value, set or changed after copies were found different, has them compared again.
+pub const VERIFY_AGAIN_ANNOTATION: &str = "shardwright.dev/verify-again";
 /// Readiness gate of the Pods: `True` for the recorded active server and for members of `inSync`.
 pub const IN_SYNC_GATE: &str = "shardwright.dev/InSync";
 /// Finalizer on ShardRanges and MySQLPairs; a ShardCluster has none, its deletion waits for nothing.
@@ -28,6 +32,9 @@ pub const MANAGER_CLUSTER: &str = "shardwright.dev/cluster";
 pub const MANAGER_RANGE: &str = "shardwright.dev/range";
 /// Field manager of the MySQLPair controller.
 pub const MANAGER_PAIR: &str = "shardwright.dev/pair";
+
+/// Field manager of the controller of moves.
+pub const MANAGER_MIGRATION: &str = "shardwright.dev/migration";
 
 /// The port that mysqld listens on.
 pub const MYSQL_PORT: u16 = 3306;

@@ -60,6 +60,41 @@ pub struct ShardClusterSpec {
     /// Where the shard map is published; ConfigMap `<cluster>-shard-map` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_map: Option<ShardMapTarget>,
+    /// How many moves of shards between pairs are under way at once.
+    #[serde(default)]
+    pub migration: Migration,
+}
+
+/// How many moves of shards between pairs are under way at once. One counts while copies are made, follow and are cut over; not while old copies are
+/// kept, or cleaned up.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.movesPerPair <= self.movesPerCluster").message("`movesPerPair` must not exceed `movesPerCluster`").field_path(".movesPerPair"))]
+pub struct Migration {
+    /// Moves of which one pair is an end, 1 to 16.
+    #[serde(default = "moves_per_pair")]
+    #[schemars(range(min = 1, max = 16))]
+    pub moves_per_pair: i32,
+    /// Moves of the whole cluster, 1 to 64.
+    #[serde(default = "moves_per_cluster")]
+    #[schemars(range(min = 1, max = 64))]
+    pub moves_per_cluster: i32,
+}
+
+fn moves_per_pair() -> i32 {
+    1
+}
+fn moves_per_cluster() -> i32 {
+    4
+}
+
+impl Default for Migration {
+    fn default() -> Self {
+        Self {
+            moves_per_pair: moves_per_pair(),
+            moves_per_cluster: moves_per_cluster(),
+        }
+    }
 }
 
 /// The key space: databases `<databasePrefix><number with digits digits>`.

@@ -15,7 +15,7 @@
 use super::{
     Error,
     conn::literal,
-    replication::{self, Source, change_channel, if_any, stop_channel, stop_receiver_of},
+    replication::{self, SOON, Source, change_channel, if_any, stop_channel, stop_receiver_of},
     session::Session,
     state::{get, gtid, receiver},
 };
@@ -175,7 +175,7 @@ pub async fn stop_applier(s: &mut Session, channel: &str) -> Result<(), Error> {
     if_any(
         s.run(
             deadline::CHANGE,
-            format!("STOP REPLICA SQL_THREAD FOR CHANNEL {}", literal(channel)),
+            format!("{SOON}; STOP REPLICA SQL_THREAD FOR CHANNEL {}", literal(channel)),
         )
         .await,
     )
@@ -342,6 +342,8 @@ pub struct State {
     pub applier_error: Option<(u32, String)>,
     /// What it lets through; after a restart of the server, nothing is said, and everything would pass.
     pub filter: Filter,
+    /// What it has received since it was set up.
+    pub received: GtidSet,
     /// Transaction that was received last.
     pub queued: String,
     /// Transaction that was applied last.
@@ -427,6 +429,7 @@ fn state(row: &Row, errors: &[Row]) -> Result<State, Error> {
         applier: get::<String>(row, 8)? == "ON",
         applier_error,
         filter: Filter::read(&get::<String>(row, 11)?),
+        received,
         queued: get(row, 10)?,
         applied: get(row, 12)?,
         behind,

@@ -1,8 +1,21 @@
 //! Copying one server over another one by CLONE. The one that is overwritten must not be a member of anything any more.
 
-use super::{Error, conn::literal, replication, session::Session, shard_fence};
-use crate::{core::credentials::CLONE_USER, deadline};
-use std::time::Duration;
+use super::{
+    Error,
+    conn::literal,
+    replication, seed,
+    session::Session,
+    shard_fence::{self, ASIDE, put_back},
+    state,
+};
+use crate::{
+    core::{
+        credentials::{CHANNEL_USER_PREFIX, CLONE_USER, REPLICATION_USER_PREFIX},
+        gtid::GtidSet,
+    },
+    deadline,
+};
+use std::{fmt::Write as _, time::Duration};
 
 /// The longest copy: about 2 TB at the speed of a slow disk. It has no deadline of seconds because the statement is the copy.
 pub const LIMIT: Duration = Duration::from_secs(6 * 3600);
@@ -54,4 +67,77 @@ pub async fn run(s: &mut Session, donor: &Donor) -> Result<(), Error> {
         literal(&donor.password)
     );
     s.run(LIMIT, sql).await
+}
+
+/// Ends a CLONE into this server, which takes some seconds more: the server is empty then, and has the accounts that it had.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn end(s: &mut Session) -> Result<(), Error> {
+    let running: Vec<u64> = s
+        .rows(
+            deadline::QUERY,
+            "SELECT CAST(p.id AS UNSIGNED) FROM performance_schema.clone_status c \
+             JOIN performance_schema.processlist p ON p.id = c.pid WHERE c.state = 'In Progress'",
+        )
+        .await?;
+    for id in running {
+        match s.run(deadline::STEP, format!("KILL CONNECTION {id}")).await {
+            // ER_NO_SUCH_THREAD: it has ended.
+            Err(e) if e.code() == Some(1094) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Takes away what a CLONE of a server of another pair has brought along and is that pair's affair: channels, the accounts of those who take from
+/// it, and the marks of copies that are made there. Then the server counts `executed` as executed: transactions of servers of its own pair,
+/// whose numbers must not be given once more. Nothing of it reaches the binary log.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn adopt(s: &mut Session, executed: &GtidSet) -> Result<(), Error> {
+    replication::forget(s).await?;
+    let users: Vec<String> = s.rows(deadline::QUERY, accounts()).await?;
+    let mut sql = format!("{ASIDE}; DROP DATABASE IF EXISTS {}", seed::OWN);
+    for user in users {
+        // Writing to a String cannot fail.
+        let _ = write!(sql, "; DROP USER {}@'%'", literal(&user));
+    }
+    let done = s.run(deadline::DDL, sql).await;
+    put_back(s).await?;
+    done?;
+    let lacks = executed.minus(&state::executed(s).await?);
+    if !lacks.is_empty() {
+        s.run(deadline::CHANGE, format!("SET GLOBAL gtid_purged = '+{lacks}'"))
+            .await?;
+    }
+    if executed.is_subset_of(&state::executed(s).await?) {
+        Ok(())
+    } else {
+        Err(Error::NotReached(format!(
+            "it does not count {executed} as executed"
+        )))
+    }
+}
+
+fn accounts() -> String {
+    format!(
+        "SELECT user FROM mysql.user WHERE host = '%' AND (LEFT(user, {}) = '{REPLICATION_USER_PREFIX}' OR LEFT(user, {}) = '{CHANNEL_USER_PREFIX}')",
+        REPLICATION_USER_PREFIX.len(),
+        CHANNEL_USER_PREFIX.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_accounts_that_take_from_the_donor_are_dropped() {
+        let sql = super::accounts();
+        assert!(
+            sql.contains("LEFT(user, 14) = 'shardwright_r_' OR LEFT(user, 14) = 'shardwright_m_'"),
+            "{sql}"
+        );
+    }
 }

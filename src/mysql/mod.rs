@@ -6,6 +6,7 @@ pub mod channel;
 pub mod clone;
 pub mod conn;
 pub mod fence;
+pub mod links;
 pub mod replication;
 pub mod schema;
 pub mod seed;

@@ -111,6 +111,11 @@ pub async fn stop(s: &mut Session) -> Result<(), Error> {
     stop_channel(s, OWN).await
 }
 
+/// An applier whose commit waits for an acknowledgement cannot be killed, nor whoever waits for it to stop: that one would hold the server's lock
+/// for as long as the commit waits, and what would end the waiting needs the lock. Two seconds are the least that there is.
+/// <https://dev.mysql.com/doc/refman/9.7/en/replication-options-replica.html#sysvar_rpl_stop_replica_timeout>
+pub(super) const SOON: &str = "SET GLOBAL rpl_stop_replica_timeout = 2";
+
 /// As [`stop`], for the channel of that name and no other.
 pub(super) async fn stop_channel(s: &mut Session, channel: &str) -> Result<(), Error> {
     stop_receiver_of(s, channel).await?;
@@ -118,7 +123,7 @@ pub(super) async fn stop_channel(s: &mut Session, channel: &str) -> Result<(), E
     if_any(
         s.run(
             deadline::CHANGE,
-            format!("STOP REPLICA FOR CHANNEL {}", literal(channel)),
+            format!("{SOON}; STOP REPLICA FOR CHANNEL {}", literal(channel)),
         )
         .await,
     )
@@ -289,6 +294,23 @@ pub async fn forget(s: &mut Session) -> Result<(), Error> {
     stop(s).await?;
     if_any(s.run(deadline::CHANGE, "STOP REPLICA").await)?;
     s.run(deadline::CHANGE, "RESET REPLICA ALL").await
+}
+
+/// Stops the channel within the pair. All that the server has executed, or received.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn stop_for_good(s: &mut Session) -> Result<GtidSet, Error> {
+    stop(s).await?;
+    let sets: Vec<String> = s
+        .rows(
+            deadline::QUERY,
+            "SELECT @@GLOBAL.gtid_executed UNION ALL \
+             SELECT received_transaction_set FROM performance_schema.replication_connection_status WHERE channel_name = ''",
+        )
+        .await?;
+    sets.iter()
+        .try_fold(GtidSet::new(), |all, set| Ok(all.union(&state::gtid(set)?)))
 }
 
 /// A channel that is not there needs nothing.

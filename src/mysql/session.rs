@@ -123,9 +123,10 @@ impl Session {
     /// # Errors
     /// As [`Error`]; [`Error::Protocol`] when another one takes it in between.
     pub async fn lock(&mut self) -> Result<(), Error> {
-        for _ in 0..3 {
+        // A connection that is killed holds the lock until it has ended.
+        for seconds in [0, 1, 1] {
             let row: Vec<Option<i64>> = self
-                .rows(deadline::QUERY, format!("SELECT GET_LOCK('{LOCK}', 0)"))
+                .rows(deadline::QUERY, format!("SELECT GET_LOCK('{LOCK}', {seconds})"))
                 .await?;
             if row.first().copied().flatten() == Some(1) {
                 return Ok(());
@@ -155,6 +156,20 @@ impl Session {
             session: Self::open(self.access.clone()).await?,
             holder: self.conn.id(),
         })
+    }
+
+    /// Whether this connection still holds the lock. Whoever takes it away ends the connection.
+    ///
+    /// # Errors
+    /// As [`Error`].
+    pub async fn holds_lock(&mut self) -> Result<bool, Error> {
+        let held: Vec<i64> = self
+            .rows(
+                deadline::QUERY,
+                format!("SELECT IS_USED_LOCK('{LOCK}') <=> CONNECTION_ID()"),
+            )
+            .await?;
+        Ok(held.first() == Some(&1))
     }
 
     /// Gives the named lock back.

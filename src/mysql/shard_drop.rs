@@ -1,14 +1,15 @@
 //! Dropping the databases of shards that have moved away (rule R6): on each server for itself, outside the binary log, slowly.
 //!
 //! A fenced database cannot be dropped, and one whose fence is taken away for it could be written to by a client that has slept since before the
-//! move: what it is told OK for would be lost. So the fence goes off only behind locks on all tables, nobody may have written in between,
-//! and the tables are renamed at once into a database that nobody has rights on (the *grave*). That takes milliseconds. What costs the server
-//! something, the end of the tables, comes afterwards, one at a time, with pauses as long as the server is busy; it may be cut short at
-//! any point and goes on with the next call.
+//! move: what it is told OK for would be lost. So whoever may write there by a pattern is kept out by a grant on the very name first ([`seed`]),
+//! the fence goes off only behind locks on all tables, nobody may have written in between, and the tables are renamed at once into a database that
+//! nobody has rights on (the *grave*). That takes milliseconds. What costs the server something, the end of the tables, comes afterwards, one at
+//! a time, with pauses as long as the server is busy; it may be cut short at any point and goes on with the next call.
 
 use super::{
-    Error,
+    Error, channel,
     conn::{ident, literal},
+    seed,
     session::Session,
     shard_fence::{self, ASIDE, put_back},
 };
@@ -56,34 +57,42 @@ pub async fn drop(
 ) -> Result<Done, Error> {
     let until = Instant::now() + budget;
     let flags = shard_fence::read(s, naming).await?;
-    may_drop(s, &flags, shards).await?;
+    may_drop(s, naming, &flags, shards).await?;
+    // A copy that was cut short, and is READ ONLY by now: what is made here by this name one day begins without a grant of the copy's.
+    let names: Vec<String> = shards.shards().map(|n| naming.name(n)).collect();
+    seed::lift_here(s, &names).await?;
     let done = slowly(s, naming, &flags.have.intersect(shards), until).await;
     // After an error as well, and with it whatever was locked.
     let unlocked = unlock(s).await;
     put_back(s).await?;
     let mut done = done?;
     unlocked?;
+    // What was withheld while it was dropped: it is gone, or fenced again.
+    seed::lift_here(s, &names).await?;
     let gone = shards.minus(&flags.have);
     done.dropped = done.dropped.union(&gone);
     Ok(done)
 }
 
-async fn may_drop(s: &mut Session, flags: &shard_fence::Flags, shards: &SpanSet) -> Result<(), Error> {
+async fn may_drop(
+    s: &mut Session,
+    naming: &Naming,
+    flags: &shard_fence::Flags,
+    shards: &SpanSet,
+) -> Result<(), Error> {
     let open = flags.have.minus(&flags.shut).intersect(shards);
     if !open.is_empty() {
         return Err(Error::NotReached(format!(
             "shards {open} are not fenced here: not dropped"
         )));
     }
-    let channels: Vec<String> = s
-        .rows(
-            deadline::QUERY,
-            "SELECT channel_name FROM performance_schema.replication_connection_configuration WHERE channel_name <> ''",
-        )
-        .await?;
-    match channels.first() {
+    // One of another move brings nothing of these, as long as it has its filter.
+    let channels = channel::read(s).await?;
+    let brings = |c: &channel::State| c.filter.is_empty() || c.filter.shards(naming).overlaps(shards);
+    match channels.iter().find(|c| brings(c)) {
         Some(channel) => Err(Error::NotReached(format!(
-            "channel {channel} is still here: nothing is dropped before it is removed on all servers of both pairs"
+            "channel {} is still here: nothing is dropped before it is removed on all servers of both pairs",
+            channel.name
         ))),
         None => Ok(()),
     }
@@ -148,6 +157,7 @@ async fn bury(s: &mut Session, naming: &Naming, shard: i32) -> Result<(), Error>
         )
         .await?;
     let tables: Vec<String> = before.keys().map(|t| ident(t)).collect();
+    seed::withhold_here(s, &database).await?;
     let mut open = format!("CREATE DATABASE IF NOT EXISTS {grave}; ALTER DATABASE {name} READ ONLY = 0");
     // Writing to a String cannot fail.
     for trigger in &triggers {

@@ -20,8 +20,10 @@ const GLOBALS: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.version, @@GLOBAL.r
     @@GLOBAL.sync_relay_log, \
     (SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name = 'clone' AND plugin_status = 'ACTIVE')";
 
+/// Those of somebody: not MySQL's own, nor the operator's, for the marks of copies and for trying statements.
 const DATABASES: &str = "SELECT CAST(schema_name AS CHAR) FROM information_schema.schemata \
-    WHERE schema_name NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')";
+    WHERE schema_name NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'shardwright_seed') \
+    AND schema_name NOT LIKE 'shardwright\\_ddl\\_check\\_%'";
 
 /// The channel without a name.
 const CHANNEL: &str = "SELECT c.host, c.port, c.user, c.auto_position = '1', \
@@ -63,7 +65,8 @@ const CLONE: &str = "SELECT state, error_no, error_message, \
     TIMESTAMPDIFF(SECOND, COALESCE(end_time, begin_time), NOW()), \
     begin_time < NOW() - INTERVAL (SELECT variable_value FROM performance_schema.global_status WHERE variable_name = 'Uptime') SECOND, \
     (SELECT CAST(SUM(data) AS UNSIGNED) FROM performance_schema.clone_progress), \
-    (SELECT CAST(SUM(GREATEST(estimate, data)) AS UNSIGNED) FROM performance_schema.clone_progress) \
+    (SELECT CAST(SUM(GREATEST(estimate, data)) AS UNSIGNED) FROM performance_schema.clone_progress), \
+    IF(destination = 'LOCAL INSTANCE', SUBSTRING_INDEX(source, ':', 1), ''), COALESCE(gtid_executed, '') \
     FROM performance_schema.clone_status";
 
 fn accounts() -> String {
@@ -164,6 +167,7 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
         shards,
         databases: names.len(),
         clone: clone(&clones)?,
+        links: None,
     })
 }
 
@@ -174,6 +178,16 @@ pub async fn read(s: &mut Session, naming: Option<&Naming>) -> Result<ServerStat
 pub async fn executed(s: &mut Session) -> Result<GtidSet, Error> {
     let row = s.row(deadline::QUERY, "SELECT @@GLOBAL.gtid_executed").await?;
     gtid(&get::<String>(&row, 0)?)
+}
+
+/// Whether it is closed for everybody, and has no database of anyone's.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn closed_and_blank(s: &mut Session) -> Result<bool, Error> {
+    let row = s.row(deadline::QUERY, "SELECT @@GLOBAL.super_read_only").await?;
+    let databases: Vec<String> = s.rows(deadline::QUERY, DATABASES).await?;
+    Ok(get::<bool>(&row, 0)? && databases.is_empty())
 }
 
 /// What is read a second time.
@@ -329,6 +343,11 @@ fn clone(rows: &[Row]) -> Result<Option<CloneRun>, Error> {
         bytes: copied
             .zip(to_copy)
             .filter(|(_, of)| stage == CloneStage::Running && *of > 0),
+        donor: get::<Option<String>>(row, 7)?.unwrap_or_default(),
+        brought: match stage {
+            CloneStage::Completed => gtid(&get::<String>(row, 8)?)?,
+            _ => GtidSet::new(),
+        },
     }))
 }
 

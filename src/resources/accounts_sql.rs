@@ -15,8 +15,8 @@ pub const FILE: &str = "accounts.sql";
 /// databases, and grants the other accounts what it has itself (the four statements on rows, BACKUP_ADMIN, REPLICATION SLAVE).
 ///
 /// A privilege that is added here reaches a server when it is next started, and an upgrade of the operator starts none (rule
-/// O2): what needs it has to do without it until then. That is why some are granted ahead of their use, by moving shards: no statement of
-/// this version needs ALTER, LOCK TABLES, REPLICATION CLIENT, REPLICATION_APPLIER, SHUTDOWN and XA_RECOVER_ADMIN.
+/// O2): what needs it has to do without it until then. That is why some are granted ahead of their use: no statement of
+/// this version needs REPLICATION CLIENT, REPLICATION_APPLIER and SHUTDOWN.
 pub const OPERATOR_PRIVILEGES: &[&str] = &[
     "ALTER",
     "BACKUP_ADMIN",

@@ -2,7 +2,7 @@
 
 use crate::api::mysql_pair::{MySQLPairSpec, Reconciliation};
 use crate::api::names::{self, CLUSTER_LABEL, SEEDED_BY_LABEL};
-use crate::api::shard_range::{DeletionPolicy, ShardRangeSpec};
+use crate::api::shard_range::ShardRangeSpec;
 use crate::api::{LocalRef, MySQLPair, ShardCluster, ShardRange, ShardSpan};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
@@ -50,13 +50,7 @@ pub fn seed(cluster: &ShardCluster) -> Option<Seed> {
             let pair = names::layout_pair(name, n);
             let range = ShardRange {
                 metadata: metadata(names::layout_range(name, n)),
-                spec: ShardRangeSpec {
-                    cluster_ref: LocalRef::new(name),
-                    first: span.first,
-                    last: span.last,
-                    pair_ref: LocalRef::new(pair.as_str()),
-                    deletion_policy: DeletionPolicy::default(),
-                },
+                spec: ShardRangeSpec::new(name, span, &pair),
                 status: None,
             };
             let pair = MySQLPair {

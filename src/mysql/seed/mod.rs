@@ -9,6 +9,7 @@
 //!   routines are seen only by an account that has a right to them.)
 //! - A half copy never looks like a whole one: see [`marks`]. A database whose copying was cut short is copied anew; one that is marked
 //!   complete stays, also when the operator dies.
+//! - Clients cannot write into a copy while it is made: what they may do by a pattern is withheld from them for that long.
 //! - Memory: [`copy`] holds about 2 MB for each stream, and one row of whatever size.
 //! - Targets have `super_read_only` off; `local_infile` is on while they are copied to (rows go by `LOAD DATA LOCAL`). A complete copy is closed for writes (`READ ONLY`).
 
@@ -20,9 +21,11 @@ mod queue;
 pub(crate) mod rows;
 mod stream;
 mod target;
+mod withheld;
 
 pub use control::{Control, Progress, UNLIMITED};
 pub use copy::{Outcome, copy};
 pub use pin::{Channel, Pin, Pinned, Position, pin};
-pub(crate) use target::without_fence;
-pub use target::{Mark, count_as_executed, discard, marks, release};
+pub use target::{Mark, count_as_executed, discard, forget, marks, release};
+pub(crate) use target::{OWN, without_fence};
+pub(crate) use withheld::{lift_here, withhold_here};

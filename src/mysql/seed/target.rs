@@ -4,13 +4,14 @@
 //! when the caller has the copy on record, so a half copy never looks like a whole one, whenever the operator dies. CLONE copies marks along
 //! with what they mark, and they stay true.
 
-use super::layout::Database;
+use super::{layout::Database, withheld};
 use crate::{
     core::gtid::GtidSet,
     deadline,
     mysql::{
-        Access, Error,
+        Access, Error, Session,
         conn::{self, ident, literal},
+        shard_fence::{ASIDE, put_back},
     },
 };
 use futures::future;
@@ -19,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 /// The operator's own database on a server that copies are made on.
-const OWN: &str = "shardwright_seed";
+pub(crate) const OWN: &str = "shardwright_seed";
 /// For dropping a database.
 const DROPS: Duration = Duration::from_secs(300);
 /// What a connection writes with. Nothing of it is binlogged; errors of data become warnings with LOCAL, so sql_mode decides nothing
@@ -272,7 +273,9 @@ async fn prepare(conn: &mut Conn) -> Result<(), Error> {
     let sql = format!(
         "CREATE DATABASE IF NOT EXISTS {OWN}; CREATE TABLE IF NOT EXISTS {OWN}.copies \
          (database_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, gtid LONGTEXT NOT NULL, complete TINYINT NOT NULL); \
-         CREATE TABLE IF NOT EXISTS {OWN}.runs (scope VARCHAR(64) CHARACTER SET ascii PRIMARY KEY, token VARCHAR(64) NOT NULL)"
+         CREATE TABLE IF NOT EXISTS {OWN}.withheld {}; \
+         CREATE TABLE IF NOT EXISTS {OWN}.runs (scope VARCHAR(64) CHARACTER SET ascii PRIMARY KEY, token VARCHAR(64) NOT NULL)",
+        withheld::TABLE
     );
     conn::run(conn, deadline::DDL, sql).await
 }
@@ -286,7 +289,7 @@ pub(crate) enum Begin {
     Occupied(String, String),
 }
 
-/// Begins a copy: marks it, takes away what an earlier one left that was cut short, and makes the database with its tables.
+/// Begins a copy: marks it, closes it for clients, takes away what an earlier one left that was cut short, and makes the database with its tables.
 pub(crate) async fn begin(
     conn: &mut Conn,
     access: &Access,
@@ -295,8 +298,15 @@ pub(crate) async fn begin(
     gtid: &GtidSet,
 ) -> Result<(), Begin> {
     let name = literal(&d.name);
-    let marked = marks_on(conn).await?.contains_key(&d.name);
-    if !marked {
+    let sql = format!(
+        "SELECT 1 FROM {OWN}.copies WHERE database_name = {name}; {}",
+        withheld::question(&d.name)
+    );
+    let answers = conn::sets(conn, deadline::CHANGE, sql).await?;
+    let [marks, grants, written] = answers.as_slice() else {
+        return Err(Error::Protocol("no answer where one is due".into()).into());
+    };
+    if marks.is_empty() {
         let sql = format!(
             "SELECT (SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = {name}), \
              (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {name})"
@@ -310,8 +320,13 @@ pub(crate) async fn begin(
             return Err(Begin::Occupied(access.tls_name.clone(), d.name.clone()));
         }
     }
-    let mark = format!("{check}REPLACE INTO {OWN}.copies VALUES ({name}, '{gtid}', 0)");
-    conn::run(conn, deadline::CHANGE, mark).await?;
+    let accounts = withheld::by_pattern(grants, written)?;
+    let mark = format!(
+        "{check}REPLACE INTO {OWN}.copies VALUES ({name}, '{gtid}', 0){}",
+        withheld::withhold(&d.name, &accounts)
+    );
+    let inside = conn::sets(conn, deadline::CHANGE, mark).await?;
+    withheld::end(conn, &inside).await?;
     drop_database(conn, check, &d.name).await?;
     let mut sql = format!("{check}{}; USE {}", without_fence(&d.create), ident(&d.name));
     for t in &d.tables {
@@ -339,17 +354,23 @@ async fn drop_database(conn: &mut Conn, check: &str, name: &str) -> Result<(), E
     conn::run(conn, DROPS, format!("{check}DROP DATABASE IF EXISTS {name}")).await
 }
 
-/// Ends a copy: closes the database for writes, then says that it is complete.
+/// Ends a copy: closes the database for writes, gives back to clients what was withheld from them, then says that it is complete.
 pub(crate) async fn finish(conn: &mut Conn, check: &str, name: &str) -> Result<(), Error> {
     let sql = format!(
-        "{check}USE {OWN}; ALTER DATABASE {} READ ONLY = 1; UPDATE copies SET complete = 1 WHERE database_name = {}",
+        "{check}USE {OWN}; ALTER DATABASE {} READ ONLY = 1; {}",
         ident(name),
+        withheld::written(&[name.to_owned()])
+    );
+    let answers = conn::sets(conn, deadline::DDL, sql).await?;
+    withheld::lift(conn, check, &answers).await?;
+    let sql = format!(
+        "{check}UPDATE {OWN}.copies SET complete = 1 WHERE database_name = {}",
         literal(name)
     );
-    conn::run(conn, deadline::DDL, sql).await
+    conn::run(conn, deadline::CHANGE, sql).await
 }
 
-/// Takes marks away, on every server, of copies that the caller has on record. Repeating it is harmless.
+/// Takes marks away, and what is withheld from clients, on every server, of copies that the caller has on record. Repeating it is harmless.
 ///
 /// # Errors
 /// As [`Error`].
@@ -368,10 +389,35 @@ pub async fn release(targets: &[Access], databases: &[String]) -> Result<(), Err
         if marks_on(&mut conn).await?.is_empty() {
             return Ok(());
         }
+        withheld::lift_all(&mut conn, databases).await?;
         let sql = format!("DELETE FROM {OWN}.copies WHERE database_name IN ({names})");
         conn::run(&mut conn, deadline::CHANGE, sql).await
     });
     future::try_join_all(all).await.map(drop)
+}
+
+/// As [`release`], on one server that may be closed, and over a connection that has its lock. Marks may be of half copies: nothing is withheld
+/// from clients afterwards.
+///
+/// # Errors
+/// As [`Error`].
+pub async fn forget(s: &mut Session, databases: &[String]) -> Result<(), Error> {
+    if databases.is_empty() {
+        return Ok(());
+    }
+    withheld::lift_here(s, databases).await?;
+    let names: Vec<String> = databases.iter().map(|d| literal(d)).collect();
+    let sql = format!(
+        "{ASIDE}; DELETE FROM {OWN}.copies WHERE database_name IN ({})",
+        names.join(", ")
+    );
+    let done = s.run(deadline::CHANGE, sql).await;
+    put_back(s).await?;
+    match done {
+        // ER_BAD_DB_ERROR, ER_NO_SUCH_TABLE: none was ever made there.
+        Err(e) if matches!(e.code(), Some(1049 | 1146)) => Ok(()),
+        other => other,
+    }
 }
 
 /// Takes copies away that nothing depends on: those of `databases` that have a mark, with their marks. One without a mark is left alone.
@@ -383,6 +429,7 @@ pub async fn discard(target: &Access, databases: &[String]) -> Result<(), Error>
     let marks = marks_on(&mut conn).await?;
     for name in databases.iter().filter(|d| marks.contains_key(*d)) {
         drop_database(&mut conn, "", name).await?;
+        withheld::lift_all(&mut conn, std::slice::from_ref(name)).await?;
         let sql = format!("DELETE FROM {OWN}.copies WHERE database_name = {}", literal(name));
         conn::run(&mut conn, deadline::CHANGE, sql).await?;
     }

@@ -1,6 +1,7 @@
 //! Carries out what was decided about a pair. Each step on a server runs on the connection that observed it, under that server's
 //! lock, and after the record was read once more (rule P7).
 
+mod adopt;
 mod objects;
 mod servers;
 
@@ -10,12 +11,13 @@ use super::{
     failpoint,
 };
 use crate::{
-    api::{MySQLPair, names},
+    api::{MySQLPair, ShardCluster, names},
     core::{
         credentials::Credentials,
         databases::Naming,
         pair::{
             self, Action, Decision, Record,
+            moving::Moving,
             observed::{Ordinal, Server},
         },
     },
@@ -68,6 +70,14 @@ pub enum Error {
     /// Errant transactions could not be saved.
     #[error(transparent)]
     Errant(#[from] super::errant::Error),
+    /// The pair to clone is not as it has to be.
+    #[error(
+        "{0} is not cloned before it has two members, and one of them to copy from that is not the active one"
+    )]
+    NoDonor(String),
+    /// Somebody has written to a server that is to be overwritten, or given up.
+    #[error("{0} is not empty any more, and another pair was to be cloned over its own")]
+    NotEmpty(String),
     /// It goes on after the pass.
     #[error("{0} takes a while")]
     Busy(&'static str),
@@ -140,6 +150,8 @@ pub struct Hands<'a> {
     stopped: Option<Ordinal>,
     /// Commits began to wait in this pass.
     joining: bool,
+    /// What the record of the cluster said, read under the locks that are held and after the pair's own was written.
+    moving: Option<Moving>,
     done: Done,
 }
 
@@ -167,6 +179,7 @@ impl<'a> Hands<'a> {
             closed: None,
             stopped: None,
             joining: false,
+            moving: None,
             done: Done::default(),
         }
     }
@@ -261,6 +274,9 @@ impl<'a> Hands<'a> {
             Action::SaveErrant { server, set } => self.save_errant(*server, set).await,
             Action::Replace { place, uid } => self.replace(*place, uid.as_deref()).await,
             Action::Rebuild { server, donor } => self.rebuild(*server, *donor).await,
+            Action::CloneFrom { server, known, from } => self.clone_from(*server, known, from).await,
+            Action::EndClone(i) => self.end_clone(*i).await,
+            Action::Adopt { server, of, from } => self.adopt(*server, *of, from).await,
             Action::Follow { server, source } => self.follow(*server, *source).await,
             Action::Reach { server, of } => self.reach(*server, *of).await,
             Action::Accounts { server, followers } => self.accounts(*server, followers).await,
@@ -285,6 +301,9 @@ impl<'a> Hands<'a> {
                 self.stopped = Some(*i);
                 Ok(())
             }
+            Action::Shut(i) => self.shut(*i).await,
+            Action::Unshut { server, active } => self.unshut(*server, *active).await,
+            Action::Bar(i) | Action::Admit(i) => self.accounts_of_others(action, *i).await,
             Action::Fence(i)
             | Action::Apply(i)
             | Action::Discard(i)
@@ -293,7 +312,10 @@ impl<'a> Hands<'a> {
             | Action::Timeout { server: i, .. }
             | Action::LockOut { server: i, .. }
             | Action::Start(i)
-            | Action::Stop(i) => self.on(action, *i).await,
+            | Action::Stop(i)
+            | Action::Quiet(i)
+            | Action::Unlink(i)
+            | Action::Mend(i) => self.on(action, *i).await,
         }
     }
 
@@ -346,6 +368,7 @@ impl<'a> Hands<'a> {
             *l = true;
         }
         self.confirmed = false;
+        self.moving = None;
         Ok(())
     }
 
@@ -378,7 +401,22 @@ impl<'a> Hands<'a> {
         self.record = pair::record(&self.found.name, &new);
         self.done.recorded = true;
         self.closed = None;
+        self.moving = None;
         Ok(())
+    }
+
+    /// What moves ask of the pair, by the record of the cluster as it is now. A batch that is begun later finds that the pair has another record,
+    /// or this server locked (`docs/split.md`).
+    async fn moving(&mut self) -> Result<Moving, Error> {
+        if let Some(moving) = &self.moving {
+            return Ok(moving.clone());
+        }
+        let name = &self.found.pair.spec.cluster_ref.name;
+        let cluster = apply::get::<ShardCluster>(self.client, &self.found.namespace, name).await?;
+        let placement = cluster.and_then(|c| c.status?.placement).unwrap_or_default();
+        let moving = Moving::of(&placement, &self.found.name);
+        self.moving = Some(moving.clone());
+        Ok(moving)
     }
 }
 
@@ -393,14 +431,23 @@ fn servers_of(action: &Action) -> Vec<Ordinal> {
         | Action::SourceOff(i)
         | Action::Start(i)
         | Action::Stop(i)
+        | Action::Bar(i)
+        | Action::Admit(i)
+        | Action::Quiet(i)
+        | Action::Unlink(i)
+        | Action::Mend(i)
+        | Action::Shut(i)
+        | Action::Unshut { server: i, .. }
         | Action::SourceOn { server: i, .. }
         | Action::SyncRelayLog { server: i, .. }
         | Action::Timeout { server: i, .. }
         | Action::Accounts { server: i, .. }
         | Action::LockOut { server: i, .. }
         | Action::Follow { server: i, .. }
+        | Action::CloneFrom { server: i, .. }
+        | Action::EndClone(i)
         | Action::Rebuild { server: i, .. } => vec![*i],
-        Action::Reach { server, of } => vec![*server, *of],
+        Action::Reach { server, of } | Action::Adopt { server, of, .. } => vec![*server, *of],
         // A fence is a pass of its own on its server; the others change none.
         Action::Fence(_)
         | Action::AddFinalizer

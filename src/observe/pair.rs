@@ -4,7 +4,7 @@ use super::caches::Caches;
 use crate::{
     act::apply::{self, Error},
     api::{
-        MySQLPair, MySQLPairStatus, PlacedSpan, ShardCluster, SpanState,
+        MySQLPair, MySQLPairStatus, ShardCluster,
         mysql_pair::Reconciliation,
         mysql_template::{Durability, MysqlTemplate, Replacement, Storage},
         names,
@@ -14,7 +14,11 @@ use crate::{
         databases::Naming,
         my_cnf::UserConfig,
         pair::observed::{Deletion, Desired, Ordinal, PodState, Volume},
-        pair::{self, reasons},
+        pair::{
+            self,
+            moving::{self, Moving},
+            reasons,
+        },
         shard_map::{self, ShardMap},
     },
     resources::{PairContext, stateful_set},
@@ -76,6 +80,11 @@ impl Found {
     /// How the databases are called.
     pub fn naming(&self) -> Option<Naming> {
         self.cluster.as_ref().map(|c| Naming::from(&c.spec.shards))
+    }
+    /// What moves of shards may ask of it, by the record of its cluster; `None` without one.
+    pub fn moving(&self) -> Option<Moving> {
+        let placement = self.cluster.as_ref()?.status.as_ref()?.placement.as_ref()?;
+        Some(Moving::of(placement, &self.name))
     }
     /// What happens to the children.
     pub fn children(&self) -> pair::Children {
@@ -235,7 +244,8 @@ fn placeholder(pair: &MySQLPair) -> PairContext {
     }
 }
 
-/// A pair waits with its deletion while the record of a live cluster names it, in a namespace that stays.
+/// A pair waits with its deletion while the record of a live cluster names it, as the home of shards or as the end of a move, in a namespace that
+/// stays.
 async fn holds_shards(
     client: &Client,
     namespace: &str,
@@ -246,9 +256,7 @@ async fn holds_shards(
         return Ok(false);
     };
     let placement = cluster.status.as_ref().and_then(|s| s.placement.as_ref());
-    // What was never served and belongs to no range any more is empty, and keeps nobody.
-    let holds = |s: &PlacedSpan| s.pair == name && (s.state == SpanState::Serving || s.range.is_some());
-    if !placement.is_some_and(|p| p.spans.iter().any(holds)) {
+    if !placement.is_some_and(|p| moving::holds(p, name)) {
         return Ok(false);
     }
     let api = Api::<Namespace>::all(client.clone());

@@ -5,10 +5,13 @@ use crate::{
     core::{
         databases::Naming,
         gtid::GtidSet,
-        pair::observed::{Channel, Server, ServerState},
+        pair::{
+            moving::Moving,
+            observed::{Channel, Server, ServerState},
+        },
     },
     deadline,
-    mysql::{Access, Error, Session, fence, state},
+    mysql::{Access, Error, Session, fence, links, state},
 };
 use std::{
     collections::HashMap,
@@ -74,6 +77,25 @@ pub struct Target {
     pub access: Access,
 }
 
+/// What is asked of a server beside what is asked of any.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// How databases are called, when that is known.
+    pub naming: Option<&'a Naming>,
+    /// What moves of shards ask of the pair.
+    pub moving: Option<&'a Moving>,
+}
+
+impl Asked<'_> {
+    async fn read(self, session: &mut Session) -> Result<ServerState, Error> {
+        let mut state = state::read(session, self.naming).await?;
+        if self.moving.is_some_and(|m| m.concerns(&state.shards)) {
+            state.links = Some(links::read(session).await?);
+        }
+        Ok(state)
+    }
+}
+
 /// What was seen of a server, and the connection that saw it: an action on it runs there (rule P7).
 #[derive(Debug)]
 pub struct Seen {
@@ -127,11 +149,11 @@ impl Servers {
         &self,
         targets: [Option<Target>; 2],
         patience: impl Fn(usize) -> Patience + Sync,
-        naming: Option<&Naming>,
+        asked: Asked<'_>,
     ) -> [Seen; 2] {
         let [a, b] = targets;
         let (for_a, for_b) = (|| patience(0), || patience(1));
-        let (mut a, mut b) = futures::join!(self.one(a, &for_a, naming), self.one(b, &for_b, naming));
+        let (mut a, mut b) = futures::join!(self.one(a, &for_a, asked), self.one(b, &for_b, asked));
         // What one had at the first reading is compared with what the other one has now.
         let had = [&a, &b].map(|s| executed(&s.server));
         let [had_a, had_b] = had;
@@ -143,13 +165,13 @@ impl Servers {
         &self,
         target: Option<Target>,
         patience: &(dyn Fn() -> Patience + Sync),
-        naming: Option<&Naming>,
+        asked: Asked<'_>,
     ) -> Seen {
         let Some(target) = target else {
             return Seen::absent();
         };
-        let asked = ask(self.take(&target), target.access, patience, naming);
-        match asked.await {
+        let answer = ask(self.take(&target), target.access, patience, asked);
+        match answer.await {
             Ok((session, state)) => Seen {
                 server: Server::Up(Box::new(state)),
                 session: Some(session),
@@ -286,10 +308,10 @@ async fn ask(
     held: Option<Session>,
     access: Access,
     patience: &(dyn Fn() -> Patience + Sync),
-    naming: Option<&Naming>,
+    asked: Asked<'_>,
 ) -> Result<(Session, ServerState), Error> {
     if let Some(mut session) = held {
-        match patiently(HELD, patience, state::read(&mut session, naming)).await? {
+        match patiently(HELD, patience, asked.read(&mut session)).await? {
             Ok(state) => return Ok((session, state)),
             Err(e) if session.is_broken() && !matches!(e, Error::Timeout(_)) => {}
             Err(e) => return Err(e),
@@ -297,7 +319,7 @@ async fn ask(
     }
     patiently(NEW, patience, async {
         let mut session = Session::open(access).await?;
-        let state = state::read(&mut session, naming).await?;
+        let state = asked.read(&mut session).await?;
         Ok((session, state))
     })
     .await?

@@ -8,17 +8,23 @@ use crate::{
         gtid::GtidSet,
         pair::{
             Action,
+            moving::acknowledging,
             observed::{Ordinal, Server},
         },
+        spans::SpanSet,
     },
     deadline,
-    mysql::{accounts, clone, fence, replication, semisync, state},
+    mysql::{accounts, channel, clone, fence, links, replication, semisync, shard_fence, state},
     resources::{errant::Origin, stateful_set::CONFIG_DIR},
 };
+
+/// The channel within the pair, which has no name.
+const OWN: &str = "";
 
 impl Hands<'_> {
     /// A step that one server takes by itself.
     pub(super) async fn on(&mut self, action: &Action, i: Ordinal) -> Result<(), Error> {
+        let others = self.takes_from_others(i);
         let session = self.session(i).await?;
         let (step, result) = match action {
             Action::Fence(_) => ("fence", fence::fence(session).await),
@@ -45,11 +51,96 @@ impl Hands<'_> {
             ),
             Action::LockOut { users, .. } => ("lock out", accounts::lock_out(session, users).await),
             Action::Start(_) => ("start replication", replication::start(session).await),
+            Action::Stop(_) if others => ("stop replication", channel::stop(session, OWN).await),
             Action::Stop(_) => ("stop replication", replication::stop(session).await),
+            Action::Quiet(_) => ("stop taking from other pairs", links::quiet(session).await),
+            Action::Unlink(_) => ("stop taking from other pairs", links::unlink(session).await),
+            Action::Mend(_) => (
+                "bring its receivers back into step",
+                channel::mend(session).await.map(drop),
+            ),
             // The others are not of one server.
             _ => ("nothing", Ok(())),
         };
         self.done(i, step, result)
+    }
+
+    /// Whether the server has channels that take from other pairs: they would end with its own receiver.
+    fn takes_from_others(&self, i: Ordinal) -> bool {
+        match self.seen.get(i).map(|s| &s.server) {
+            Some(Server::Up(s)) => s.links.as_ref().is_some_and(|l| !l.channels.is_empty()),
+            _ => false,
+        }
+    }
+
+    /// Without a cluster there is nobody to say how databases are called, nor where they belong.
+    pub(super) async fn shut(&mut self, server: Ordinal) -> Result<(), Error> {
+        let Some(naming) = self.naming else {
+            return Ok(());
+        };
+        self.session(server).await?;
+        let moving = self.moving().await?;
+        let session = self.session(server).await?;
+        let work = async {
+            let flags = shard_fence::read(session, naming).await?;
+            shard_fence::shut(session, naming, &moving.missing(&flags.have, &flags.shut)).await
+        };
+        let result = work.await;
+        self.done(server, "close the databases of other pairs", result)
+    }
+
+    /// A client that reads may hold on to a database for as long as it likes: that one is left to the moves.
+    pub(super) async fn unshut(&mut self, server: Ordinal, active: bool) -> Result<(), Error> {
+        let Some(naming) = self.naming else {
+            return Ok(());
+        };
+        self.session(server).await?;
+        let moving = self.moving().await?;
+        let session = self.session(server).await?;
+        let work = async {
+            let flags = shard_fence::read(session, naming).await?;
+            let left = moving.left(&flags.shut, active);
+            let holders = shard_fence::holders(session, naming, &left).await?;
+            let held: SpanSet = holders.iter().map(|h| h.shard).collect();
+            shard_fence::open(session, naming, &left.minus(&held)).await
+        };
+        let result = work.await;
+        match result {
+            // Somebody came in between.
+            Err(error) if error.code().is_some() => {
+                tracing::warn!(pod = self.pod(server), %error, "a database stays READ ONLY for now");
+                Ok(())
+            }
+            result => self.done(server, "open the databases of the pair", result),
+        }
+    }
+
+    /// The accounts that other pairs take with are barred, or let in.
+    pub(super) async fn accounts_of_others(&mut self, action: &Action, server: Ordinal) -> Result<(), Error> {
+        self.session(server).await?;
+        let mut users = self.moving().await?.accounts;
+        if let Some(Server::Up(s)) = self.seen.get(server).map(|s| &s.server)
+            && matches!(action, Action::Bar(_))
+        {
+            // Those that are left of moves that are over, as well.
+            users.extend(acknowledging(s));
+            users.extend(
+                s.links
+                    .iter()
+                    .flat_map(|l| l.accounts.iter().map(|a| a.user.clone())),
+            );
+        }
+        users.sort();
+        users.dedup();
+        if users.is_empty() {
+            return Ok(());
+        }
+        let session = self.session(server).await?;
+        let result = match action {
+            Action::Bar(_) => accounts::bar(session, &users).await,
+            _ => accounts::admit(session, &users).await,
+        };
+        self.done(server, "set who of other pairs may take from it", result)
     }
 
     /// A position is sampled on one server and waited for on the other, whose locks are both held. After commits began to wait, every one
@@ -82,6 +173,7 @@ impl Hands<'_> {
             Some(Server::Up(s)) => s.uuid.clone(),
             _ => return Err(Error::NoConnection(self.pod(server))),
         };
+        let others = self.takes_from_others(server);
         let session = self.session(server).await?;
         let source = replication::Source {
             host: &host,
@@ -90,7 +182,15 @@ impl Hands<'_> {
             password,
             ca_file: &ca_file,
         };
-        let result = replication::follow(session, &source).await;
+        let stopped = if others {
+            channel::stop(session, OWN).await
+        } else {
+            Ok(())
+        };
+        let result = match stopped {
+            Ok(()) => replication::follow(session, &source).await,
+            Err(e) => Err(e),
+        };
         self.done(server, "follow", result)
     }
 
@@ -129,9 +229,15 @@ impl Hands<'_> {
 
     /// Starts a copy, which goes on after the pass on the connection that observed the server, its lock held all the while.
     pub(super) async fn rebuild(&mut self, server: Ordinal, donor: Ordinal) -> Result<(), Error> {
+        let host = self.host(donor);
+        self.copy_over(server, host).await
+    }
+
+    /// The passwords and the authority of all pairs are those of the cluster.
+    pub(super) async fn copy_over(&mut self, server: Ordinal, host: String) -> Result<(), Error> {
         let key = key(&self.found.namespace, &self.pod(server));
         let donor = clone::Donor {
-            host: self.host(donor),
+            host,
             port: names::MYSQL_PORT,
             password: self
                 .credentials

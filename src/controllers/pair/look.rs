@@ -21,7 +21,7 @@ use crate::{
         errant::Kept,
         pair::{self as api, Found},
         sentinel::Still,
-        servers::{Patience, Seen, Target},
+        servers::{Asked, Patience, Seen, Target},
     },
 };
 use k8s_openapi::jiff::Timestamp;
@@ -157,10 +157,12 @@ pub async fn look(shared: &Shared, found: Found, credentials: api::FoundCopy, be
             Patience::Usual
         }
     };
-    let seen = shared
-        .servers
-        .look(targets.clone(), patience, naming.as_ref())
-        .await;
+    let moving = found.moving();
+    let asked = Asked {
+        naming: naming.as_ref(),
+        moving: moving.as_ref(),
+    };
+    let seen = shared.servers.look(targets.clone(), patience, asked).await;
     let still = still();
     Look {
         found,

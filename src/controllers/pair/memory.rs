@@ -178,7 +178,7 @@ impl Memory {
                     self.joins = self.joins.again(now);
                 }
                 Action::Record(_) if decision.state == State::MemberLost(Lost::Gone) => self.gone = Some(now),
-                Action::Rebuild { .. } => {
+                Action::Rebuild { .. } | Action::CloneFrom { .. } => {
                     self.copies = self.copies.again(now);
                     (self.follows, self.broken) = (Tries::default(), None);
                 }
@@ -244,6 +244,7 @@ mod tests {
             shards: SpanSet::new(),
             databases: 0,
             clone: None,
+            links: None,
         };
         Seen {
             server: Server::Up(Box::new(server)),

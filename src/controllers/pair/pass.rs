@@ -112,7 +112,14 @@ fn is_urgent(step: &Step) -> bool {
         | Step::Timeout { .. }
         | Step::LockOut { .. }
         | Step::Start(_)
-        | Step::Stop(_) => true,
+        | Step::Stop(_)
+        | Step::Shut(_)
+        | Step::Unshut { .. }
+        | Step::Bar(_)
+        | Step::Admit(_)
+        | Step::Quiet(_)
+        | Step::Unlink(_)
+        | Step::Mend(_) => true,
         Step::AddFinalizer
         | Step::RemoveFinalizer
         | Step::Accounts { .. }
@@ -120,6 +127,9 @@ fn is_urgent(step: &Step) -> bool {
         | Step::Replace { .. }
         | Step::Follow { .. }
         | Step::Rebuild { .. }
+        | Step::CloneFrom { .. }
+        | Step::EndClone(_)
+        | Step::Adopt { .. }
         | Step::DeletePod { .. } => false,
     }
 }
@@ -156,7 +166,15 @@ async fn act(
         credentials.as_ref(),
         naming.as_ref(),
     );
+    // A move begins no step meanwhile.
+    let acting = (!decision.actions.is_empty()).then(|| {
+        shared
+            .ctx
+            .acting
+            .begin(key(&look.found.namespace, &look.found.name))
+    });
     let (done, result) = hands.act(&decision).await;
+    drop(acting);
     if result.is_ok() && decision.actions.contains(&Step::RemoveFinalizer) {
         return Ok(Round::Gone);
     }
@@ -276,8 +294,11 @@ fn takes_time(step: &Step) -> bool {
         Step::DeletePod { .. }
             | Step::Replace { .. }
             | Step::Rebuild { .. }
+            | Step::CloneFrom { .. }
+            | Step::EndClone(_)
             | Step::Follow { .. }
             | Step::Start(_)
+            | Step::Mend(_)
     )
 }
 
@@ -289,6 +310,8 @@ fn holds_all_the_same(error: &act::pair::Error) -> bool {
         Error::Server { .. }
         | Error::NoConnection(_)
         | Error::NoCredentials
+        | Error::NoDonor(_)
+        | Error::NotEmpty(_)
         | Error::Busy(_)
         | Error::Errant(errant::Error::Server(_) | errant::Error::Crowded(..)) => true,
         Error::Api(e) | Error::Errant(errant::Error::Api(e)) => {

@@ -6,6 +6,7 @@ use crate::{
     api::{mysql_pair::Place, mysql_template::ReplacementMode, names},
     core::pair::{
         Observed,
+        moving::Moving,
         observed::{Before, Record, Replacement, STRICT_TIMEOUT, Side},
     },
     mysql::accounts,
@@ -28,6 +29,11 @@ pub fn observed(shared: &Shared, look: &Look, record: Option<Record>, kept: Kept
     };
     let sides = [side(pod_a, volume_a, seen_a), side(pod_b, volume_b, seen_b)];
     let acknowledgement_timeout = timeout(found, record.as_ref(), &sides);
+    let concerned = |m: &Moving| {
+        let has = |s: &Side| s.up().is_some_and(|s| m.concerns(&s.shards));
+        m.in_move || sides.iter().any(has)
+    };
+    let moving = found.moving().filter(concerned);
     let uid = found.pair.uid().unwrap_or_default();
     shared.memories.of(&uid, |m| Observed {
         namespace: found.namespace.clone(),
@@ -68,6 +74,7 @@ pub fn observed(shared: &Shared, look: &Look, record: Option<Record>, kept: Kept
         saved_by_name: kept.by_name,
         last_executed: m.last_executed.clone(),
         replacement: replacement(found),
+        moving: moving.clone(),
         record,
         sides,
         before: Before::of(&found.name, &status),

@@ -103,6 +103,51 @@ pub enum Action {
         /// The one that is copied.
         donor: Ordinal,
     },
+    /// Copies the passive server of another pair over `server` by CLONE, when the record of the cluster still says so as it is read under the server's
+    /// lock. Fails unless the server, whose channel is stopped, has nothing beyond what is `known` to be nobody's. mysqld starts anew afterwards.
+    CloneFrom {
+        /// The one that is overwritten.
+        server: Ordinal,
+        /// What had been executed when nothing was there.
+        known: GtidSet,
+        /// The other pair.
+        from: String,
+    },
+    /// Ends a CLONE into this server that is wanted no more, by the same record.
+    EndClone(Ordinal),
+    /// Makes `server`, which was cloned from another pair, one of this pair's: without the donor's channels, accounts and marks; and it counts as executed
+    /// what `of` has executed, so that no number of a transaction is given twice. Fails unless `of` is closed and has nothing of anyone's, and the
+    /// record of the cluster, as it is read after that, still wants the pair cloned over.
+    Adopt {
+        /// The one that was cloned.
+        server: Ordinal,
+        /// The one that it takes over from.
+        of: Ordinal,
+        /// The other pair.
+        from: String,
+    },
+    /// Makes databases READ ONLY that are to be, by the record of the cluster as it is read under the server's lock and after the pair's own was
+    /// written; on this server alone (rule R3). Fails when one cannot be.
+    Shut(Ordinal),
+    /// By the same record, opens databases that this pair serves; on the passive server not those that a batch takes soon. One that somebody
+    /// holds on to stays as it is: the moves open it later.
+    Unshut {
+        /// Which server.
+        server: Ordinal,
+        /// It is the one that takes writes.
+        active: bool,
+    },
+    /// Locks the accounts that other pairs take with, on this server alone, and ends what runs with them: nobody but its passive server
+    /// acknowledges for the active one (rule P3).
+    Bar(Ordinal),
+    /// Lets them in again: other pairs take from the passive server.
+    Admit(Ordinal),
+    /// Stops the channels that take from other pairs.
+    Quiet(Ordinal),
+    /// Takes them away.
+    Unlink(Ordinal),
+    /// Brings receivers back into step that ended because another one did.
+    Mend(Ordinal),
     /// Deletes exactly this Pod; the StatefulSet makes it again, of the present specification.
     DeletePod {
         /// Its place.

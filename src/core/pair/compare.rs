@@ -1,6 +1,7 @@
 //! The two servers of a pair beside each other: who has what, and who takes from whom.
 
 use super::{
+    moving,
     observed::{Channel, CloneStage, Observed, Receiver, Record, ServerState, other},
     reasons,
     state::{COPY_RATHER, GRACE, REBUILD_RETRY, REBUILD_RETRY_LONGEST, Rebuild},
@@ -11,6 +12,8 @@ use uuid::Uuid;
 
 /// Errors of an applier that its relay log is to blame for: it is fetched again.
 const RELAY_LOG_ERRORS: [u32; 6] = [1594, 1595, 1871, 1872, 13117, 13121];
+/// Errors of a receiver that has lost the semi-sync protocol because another receiver of its server ended.
+const OUT_OF_STEP: [u32; 2] = [13122, 13117];
 /// A login that was refused, on a channel.
 const ACCESS_DENIED: u32 = 1045;
 /// The coordinator of the applier was ended, maybe in the middle of a transaction (`ER_MTA_INCONSISTENT_DATA`).
@@ -44,7 +47,7 @@ pub(super) enum Threads {
     Broken((u32, String)),
 }
 
-pub(super) fn threads(c: &Channel) -> Threads {
+pub(super) fn threads(o: &Observed, c: &Channel) -> Threads {
     if let Some(error) = applier_fault(c) {
         return if RELAY_LOG_ERRORS.contains(&error.0) {
             Threads::Refetch
@@ -54,6 +57,10 @@ pub(super) fn threads(c: &Channel) -> Threads {
     }
     match (&c.receiver_error, c.receiver) {
         (Some((ACCESS_DENIED | ACCOUNT_LOCKED, _)), Receiver::Off | Receiver::Connecting) => Threads::Refetch,
+        // Only where a server takes from another pair as well.
+        (Some((number, _)), Receiver::Off) if o.moving.is_some() && OUT_OF_STEP.contains(number) => {
+            Threads::Stopped
+        }
         (Some(error), Receiver::Off) if !is_connection_error(error.0) => Threads::Broken(error.clone()),
         (_, Receiver::Off) => Threads::Stopped,
         (_, Receiver::Connecting | Receiver::On) if !c.applier => Threads::Stopped,
@@ -119,11 +126,26 @@ impl<'a> Both<'a> {
     /// What the passive server has and the active one has not. A transaction of the active one's own can reach the follower just
     /// before the active one counts it as executed, so those are not errant while it follows.
     pub fn errant(self) -> GtidSet {
-        let rest = self.passive.executed.minus(&self.active.executed_later);
+        let rest = self.uncounted(self.passive.executed.minus(&self.active.executed_later));
+        if rest.is_empty() || !self.takes() {
+            return rest;
+        }
+        // What it takes from another pair is on its way to both just as well.
+        let rest = moving::channels(self.active)
+            .iter()
+            .fold(rest, |rest, c| rest.minus(&c.received));
         match Uuid::try_parse(&self.active.uuid) {
-            Ok(uuid) if self.takes() => rest.minus(&rest.of_server(uuid)),
+            Ok(uuid) => rest.minus(&rest.of_server(uuid)),
             _ => rest,
         }
+    }
+
+    /// Without what a move brings to one server after the other, over no channel: who lacks it is not behind, and who has it is not errant.
+    fn uncounted(self, set: GtidSet) -> GtidSet {
+        let Some(moving) = self.o.moving.as_ref().filter(|_| !set.is_empty()) else {
+            return set;
+        };
+        set.minus(&moving.counted)
     }
 
     /// What it received, has not applied, and the active one does not have: applying it would make it errant. While it takes from the
@@ -150,8 +172,11 @@ impl<'a> Both<'a> {
         if !errant.is_empty() && !p.blank() {
             return errant.is_subset_of(&self.settled());
         }
-        let purged = !a.purged.is_subset_of(&p.executed_later);
-        let lacks = a.executed.minus(&p.executed_later);
+        // One that is no member would never have it by other means: it is copied, and has it then.
+        let member = self.record.member(other(self.record.active)) == Some(p.uuid.as_str());
+        let due = |set: GtidSet| if member { self.uncounted(set) } else { set };
+        let purged = !due(a.purged.minus(&p.executed_later)).is_empty();
+        let lacks = due(a.executed.minus(&p.executed_later));
         // What an earlier server at its place committed has its `server_id`: a receiver takes that for its own, and leaves it out.
         let own = Uuid::try_parse(&a.uuid).map_or_else(|_| GtidSet::new(), |uuid| lacks.of_server(uuid));
         let much = || lacks.count() > COPY_RATHER || lacks != own;
@@ -160,10 +185,10 @@ impl<'a> Both<'a> {
             || (p.blank() && a.version == p.version && a.can_clone && p.can_clone && much())
     }
 
-    /// Errant transactions that need not be kept where they are: they were saved, or a person gives them up. What was recorded so stays so:
-    /// the record that comes before a copy has another epoch, in which nothing was saved or accepted.
+    /// Errant transactions that need not be kept where they are: they were saved, or a person gives them up, or they came from another pair. What was
+    /// recorded so stays so: the record that comes before a copy has another epoch, in which nothing was saved or accepted.
     pub fn settled(self) -> GtidSet {
-        let settled = self.record.settled.union(&self.o.saved);
+        let settled = self.record.settled.union(&self.o.saved).union(&self.brought());
         if self.o.loss_accepted(&[reasons::ERRANT_TRANSACTIONS]) {
             settled.union(&self.o.saved_by_name)
         } else {
@@ -208,7 +233,7 @@ impl<'a> Both<'a> {
 pub fn passive_broken(o: &Observed) -> bool {
     let both = o.record.as_ref().and_then(|r| Both::of(o, r));
     let channel = both.and_then(Both::channel);
-    channel.is_some_and(|c| matches!(threads(c), Threads::Broken(_)))
+    channel.is_some_and(|c| matches!(threads(o, c), Threads::Broken(_)))
 }
 
 /// Whether the passive server is what it should be, apart from the record: while it is not, the grace period runs.

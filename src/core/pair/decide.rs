@@ -3,7 +3,7 @@
 use super::{
     action::Action,
     compare::{self, Both},
-    consent,
+    consent, moving,
     notes::notes,
     observed::{Deletion, Desired, Observed, Ordinal, Record, STRICT_TIMEOUT},
     promotion::{self, Unfit},
@@ -99,6 +99,10 @@ pub fn decide(o: &Observed, now: Timestamp) -> Decision {
     let requeue = match &overall {
         // Its steps are repeated until what ails it is gone.
         Overall::Stalled { .. } => STALLED,
+        // It may end again and again, and somebody else says why.
+        _ if state == State::OutOfStep => WORKING,
+        // It takes some seconds to end.
+        _ if state == State::CloneUnwanted => WORKING,
         _ if !actions.is_empty() => AT_ONCE,
         Overall::Ready { .. } => HEALTHY,
         Overall::Working { .. } if member_away() || o.unheard_since.is_some() => WATCHING,
@@ -126,6 +130,7 @@ fn change(o: &Observed, state: &State) -> Option<Change> {
         State::SwitchOver(Why::Leaving) => (ChangeKind::Switchover, "PodLeaving"),
         State::SwitchOver(Why::Preferred) => (ChangeKind::Switchover, "PreferredActive"),
         State::SwitchOver(Why::Roll) => (ChangeKind::Switchover, "Roll"),
+        State::SwitchOver(Why::Cloned) => (ChangeKind::Switchover, "Cloned"),
         _ => return None,
     };
     Some(Change {
@@ -207,10 +212,15 @@ fn comes_last(state: &State, may_wait: bool) -> bool {
 /// With each: whether it may be done after another one was opened, for it cannot acknowledge anything while nobody receives from it
 /// (rule P6).
 fn fences<'a>(o: &'a Observed, state: &'a State) -> impl Iterator<Item = (Ordinal, bool)> + 'a {
-    let needed = matches!(state, State::RebuildNeeded(Rebuild::Now { .. }));
+    let needed = matches!(
+        state,
+        State::RebuildNeeded(Rebuild::Now { .. }) | State::CloneDue(Rebuild::Now { .. })
+    );
     [0, 1].into_iter().filter_map(move |i| {
         let server = o.side(i).up()?;
-        let copied = needed || o.copied_over(i);
+        // Work of moves turns it off on a passive server now and then.
+        let aside = moving::works_aside(o.moving.as_ref());
+        let copied = needed || o.copied_over(i) || aside;
         let may_be_open = o
             .record
             .as_ref()
@@ -254,18 +264,21 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
     let with = |uuid| Action::Record(with_member(record, epoch, passive, uuid));
     match state {
         // The order of P2, P6, P4.
-        State::Failover(_) | State::AcceptingLoss(_, Unfit::NotMember) => vec![
-            alone(passive),
-            Action::StopReceiver(passive),
-            Action::Apply(passive),
-            Action::Open(passive),
-        ],
+        State::Failover(_) | State::AcceptingLoss(_, Unfit::NotMember) => opened(
+            o,
+            passive,
+            vec![
+                alone(passive),
+                Action::StopReceiver(passive),
+                Action::Apply(passive),
+            ],
+        ),
         // What was received is not known, or cannot be applied.
-        State::AcceptingLoss(..) => vec![
-            without(passive, unapplied(passive)),
-            Action::Discard(passive),
-            Action::Open(passive),
-        ],
+        State::AcceptingLoss(..) => opened(
+            o,
+            passive,
+            vec![without(passive, unapplied(passive)), Action::Discard(passive)],
+        ),
         State::ActiveUnfit { .. } => vec![Action::StopReceiver(active), Action::Apply(active)],
         State::Discarding => vec![
             Action::Record(Record {
@@ -276,18 +289,27 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             Action::Discard(active),
         ],
         State::ActiveClosed { .. } => opening(o, record),
-        State::SwitchOver(_) => vec![
-            Action::Close(active),
-            Action::Reach {
-                server: passive,
-                of: active,
-            },
-            Action::StopReceiver(passive),
-            // For what another operator let through, that opened the active one again in between.
-            Action::Apply(passive),
-            alone(passive),
-            Action::Open(passive),
-        ],
+        State::SwitchOver(Why::Cloned) => {
+            let adopt = Both::of(o, record).and_then(Both::adopt);
+            let steps = |adopt| vec![Action::Close(active), adopt, alone(passive)];
+            adopt.map_or_else(Vec::new, |adopt| opened(o, passive, steps(adopt)))
+        }
+        State::SwitchOver(_) => {
+            // What it takes from other pairs would go on after it was closed.
+            let mut steps: Vec<_> = o.moving.iter().map(|_| Action::Quiet(active)).collect();
+            steps.extend([
+                Action::Close(active),
+                Action::Reach {
+                    server: passive,
+                    of: active,
+                },
+                Action::StopReceiver(passive),
+                // For what another operator let through, that opened the active one again in between.
+                Action::Apply(passive),
+                alone(passive),
+            ]);
+            opened(o, passive, steps)
+        }
         // The order of P5.
         State::MemberLost(_) => vec![with(None), Action::SourceOff(active)],
         State::WaitingForNobody => vec![again(record, epoch), Action::SourceOff(active)],
@@ -306,7 +328,9 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             server: active,
             users: users.clone(),
         }],
+        State::Outsiders(_) => vec![Action::Bar(active)],
         State::ReverseChannelOpen => vec![Action::Stop(active)],
+        State::ChannelsLeft => vec![Action::Unlink(passive)],
         State::Replacing => vec![Action::Replace {
             place: passive,
             uid: o.side(passive).pod.as_ref().map(|p| p.uid.clone()),
@@ -318,6 +342,10 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
                 donor: active,
             },
         ],
+        State::CloneDue(Rebuild::Now { .. }) => std::iter::once(settled(o, record, epoch))
+            .chain(Both::of(o, record).and_then(Both::clone_from))
+            .collect(),
+        State::CloneUnwanted => vec![Action::EndClone(passive)],
         // The consent holds at this epoch only, and must not be there any more when something else asks for one.
         State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible) if consent::settles(o) => {
             vec![settled(o, record, epoch)]
@@ -348,23 +376,43 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
             server: active,
             source: passive,
         }],
+        // One that has ended because another one did would end that one, too.
+        State::CircleOpen(Circle::Stopped) if takes_from_others(o, active) => {
+            vec![Action::Mend(active), Action::Start(active)]
+        }
         State::CircleOpen(Circle::Stopped) => vec![Action::Start(active)],
+        State::OutOfStep => vec![Action::Mend(active)],
         // What is received from now on is on the disk when it is acknowledged. Commits wait, then a position is reached that was sampled after that: so nothing is acknowledged that it lacks.
-        State::NotRecorded { waits: false } => vec![
-            Action::SyncRelayLog {
+        State::NotRecorded { waits: false } => {
+            let mut steps = vec![Action::SyncRelayLog {
                 server: passive,
                 every: EACH_EVENT,
-            },
-            Action::SourceOn {
-                server: active,
-                timeout,
-            },
-            Action::Reach {
-                server: passive,
-                of: active,
-            },
-            with(o.side(passive).up().map(|s| s.uuid.clone())),
-        ],
+            }];
+            if o.moving.is_some() {
+                // It may take over from now on; and it is taken from, not the active one.
+                steps.extend([
+                    Action::Shut(passive),
+                    Action::Unshut {
+                        server: passive,
+                        active: false,
+                    },
+                    Action::Admit(passive),
+                    Action::Bar(active),
+                ]);
+            }
+            steps.extend([
+                Action::SourceOn {
+                    server: active,
+                    timeout,
+                },
+                Action::Reach {
+                    server: passive,
+                    of: active,
+                },
+                with(o.side(passive).up().map(|s| s.uuid.clone())),
+            ]);
+            steps
+        }
         State::WaitingForServers
         | State::SameServerUuid
         | State::Diverged { .. }
@@ -377,11 +425,36 @@ fn steps(o: &Observed, state: &State) -> Vec<Action> {
         | State::PassiveDetached { waits: true }
         | State::NotRecorded { waits: true }
         | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
+        | State::CloneDue(Rebuild::Later { .. } | Rebuild::Impossible)
         | State::Errant { too_many: true, .. }
         | State::CatchingUp { slowly: false }
         | State::CircleOpen(Circle::Connecting)
         | State::Healthy => vec![],
     }
+}
+
+/// These steps, and then the server is opened: by then it is on record, so the record of the cluster is read after that (`docs/split.md`). With what is
+/// to be READ ONLY before, for nobody may write that; with what is to be open after it, for nobody else need wait for that.
+fn opened(o: &Observed, server: Ordinal, mut steps: Vec<Action>) -> Vec<Action> {
+    if o.moving.is_some() {
+        steps.push(Action::Shut(server));
+    }
+    open(o, server, &mut steps);
+    steps
+}
+
+fn open(o: &Observed, server: Ordinal, steps: &mut Vec<Action>) {
+    steps.push(Action::Open(server));
+    if o.moving.is_some() {
+        steps.push(Action::Unshut { server, active: true });
+    }
+}
+
+/// Whether the server has channels that take from other pairs.
+fn takes_from_others(o: &Observed, place: Ordinal) -> bool {
+    o.side(place)
+        .up()
+        .is_some_and(|s| !moving::channels(s).is_empty())
 }
 
 /// What it received is applied before it is opened, and from then on it receives nothing (rules P4 and P6); with two members commits wait
@@ -394,18 +467,22 @@ fn opening(o: &Observed, record: &Record) -> Vec<Action> {
     // Also when it seems to receive nothing: another operator may have just started it.
     let mut steps = vec![Action::StopReceiver(active), Action::Apply(active)];
     if record.members() == 2 {
+        if o.moving.is_some() {
+            // Nobody of another pair acknowledges once commits wait.
+            steps.extend([Action::Shut(active), Action::Bar(active)]);
+        }
         steps.push(Action::SourceOn {
             server: active,
             timeout: o.acknowledgement_timeout,
         });
-    } else {
-        steps.push(again(record, o.epoch + 1));
-        if server.source.enabled {
-            steps.push(Action::SourceOff(active));
-        }
+        open(o, active, &mut steps);
+        return steps;
     }
-    steps.push(Action::Open(active));
-    steps
+    steps.push(again(record, o.epoch + 1));
+    if server.source.enabled {
+        steps.push(Action::SourceOff(active));
+    }
+    opened(o, active, steps)
 }
 
 /// The same once more, under another epoch. Whatever lets the active server acknowledge alone again, or takes something from the passive one

@@ -1,11 +1,13 @@
 //! The MySQLPair: what was seen of it, which state that is, and what is done about it. `docs/failover.md` has the table.
 
 mod action;
+mod cloned;
 mod compare;
 mod consent;
 mod decide;
 mod durable;
 pub mod gate;
+pub mod moving;
 mod notes;
 pub mod observed;
 mod pods;

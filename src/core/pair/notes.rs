@@ -31,9 +31,11 @@ pub(super) fn notes(
             && let Some(s) = o.side(i).up()
             && s.clone.as_ref().is_some_and(|c| c.stage == CloneStage::Completed)
         {
+            let donor = s.clone.as_ref().filter(|c| o.is_from_elsewhere(c));
+            let donor = donor.map_or_else(|| o.pod_name(other(i)), |c| c.donor.clone());
             notes.push(Note::normal(
                 reasons::PASSIVE_REBUILT,
-                format!("{} was copied from {}", o.pod_name(i), o.pod_name(other(i))),
+                format!("{} was copied from {donor}", o.pod_name(i)),
             ));
         }
     }
@@ -107,6 +109,10 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
             reasons::REBUILD_STARTED,
             format!("{} is being copied from {}", name(*server), name(*donor)),
         ),
+        Action::CloneFrom { server, from, .. } => Note::normal(
+            reasons::REBUILD_STARTED,
+            format!("{} is being copied from the passive server of {from}", name(*server)),
+        ),
         Action::DeletePod { place, .. } => Note::normal(
             reasons::POD_REPLACED,
             format!("{}: {}", name(*place), roll::why(o, *place)),
@@ -150,7 +156,16 @@ fn note(o: &Observed, state: &State, action: &Action) -> Option<Note> {
         | Action::Timeout { .. }
         | Action::Follow { .. }
         | Action::Start(_)
-        | Action::Stop(_) => return None,
+        | Action::Stop(_)
+        | Action::Shut(_)
+        | Action::Unshut { .. }
+        | Action::Bar(_)
+        | Action::Admit(_)
+        | Action::Quiet(_)
+        | Action::Unlink(_)
+        | Action::Mend(_)
+        | Action::EndClone(_)
+        | Action::Adopt { .. } => return None,
     })
 }
 
@@ -229,6 +244,7 @@ impl Why {
             Self::Leaving => "its Pod is being deleted",
             Self::Preferred => "`spec.preferredActive` was changed",
             Self::Roll => "its Pod is to be replaced",
+            Self::Cloned => "it is empty, and the other one was cloned from another pair",
         }
     }
 }
@@ -247,6 +263,7 @@ impl Lost {
             Self::NotWaitedFor => "commits did not wait for it",
             Self::Detached => "its channel has to be set up anew",
             Self::Unsynced => "it does not bring what it acknowledges to its disk (`sync_relay_log`)",
+            Self::ClonedOver => "another pair is to be cloned over it",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What was seen of a pair: plain data, no handle, no clock. What could not be seen is a value, not an error.
 
+use super::moving::{Links, Moving};
 use crate::{
     api::names,
     core::{credentials, gtid::GtidSet, spans::SpanSet},
@@ -106,6 +107,8 @@ pub struct Observed {
     pub last_executed: [Option<GtidSet>; 2],
     /// When a server that is gone for good is replaced.
     pub replacement: Replacement,
+    /// What moves of shards ask of the pair; `None` while it is in none, and has no shards of others.
+    pub moving: Option<Moving>,
     /// The two places.
     pub sides: [Side; 2],
     /// What the status said before.
@@ -376,6 +379,8 @@ pub struct ServerState {
     pub databases: usize,
     /// The last CLONE into it.
     pub clone: Option<CloneRun>,
+    /// What it has of other pairs; `None` where nobody has looked.
+    pub links: Option<Links>,
 }
 
 /// The source side of semi-synchronous replication.
@@ -504,6 +509,10 @@ pub struct CloneRun {
     pub ended_ago: Option<i64>,
     /// Bytes that it has copied, and that it is going to copy as far as it knows; `None` before it knows, and when it does not run.
     pub bytes: Option<(u64, u64)>,
+    /// DNS name of the server that it copies; nothing when it does not copy over this server.
+    pub donor: String,
+    /// `gtid_executed` of the copy, when it is complete.
+    pub brought: GtidSet,
 }
 
 /// How far a CLONE is.
@@ -522,6 +531,15 @@ impl Observed {
     pub fn copied_over(&self, place: Ordinal) -> bool {
         let runs = |s: &ServerState| s.clone.as_ref().is_some_and(|c| c.stage == CloneStage::Running);
         self.copying.get(place).is_some_and(|c| *c) || self.side(place).up().is_some_and(runs)
+    }
+    /// Whether this CLONE copies, or has copied, a server of another pair.
+    pub fn is_from_elsewhere(&self, run: &CloneRun) -> bool {
+        run.donor.ends_with(&format!(".{}.svc", self.namespace))
+            && names::ORDINALS.iter().all(|i| self.host(*i) != run.donor)
+    }
+    /// The pair that is to be cloned over this one.
+    pub fn cloned_from(&self) -> Option<&str> {
+        self.moving.as_ref()?.cloned_from.as_deref()
     }
     /// Pod of a place.
     pub fn pod_name(&self, place: Ordinal) -> String {

@@ -88,7 +88,7 @@ pub fn fitness(o: &Observed, record: &Record) -> Result<(), Unfit> {
 /// Whether the passive server follows so closely that the active one can be handed over to it within a moment.
 pub fn close_behind(o: &Observed, record: &Record) -> bool {
     let running = o.side(record.passive()).up().and_then(|s| s.channel.as_ref());
-    let running = running.is_some_and(|c| matches!(threads(c), Threads::Run));
+    let running = running.is_some_and(|c| matches!(threads(o, c), Threads::Run));
     let both = super::compare::Both::of(o, record);
     running && both.is_some_and(|b| b.lag() <= MAX_LAG && b.errant().is_empty())
 }

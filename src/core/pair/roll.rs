@@ -39,6 +39,7 @@ pub fn outdated_passive(o: &Observed, state: &State) -> Option<Vec<Action>> {
             | State::CircleOpen(_)
             | State::NotRecorded { .. }
             | State::RebuildNeeded(Rebuild::Later { .. } | Rebuild::Impossible)
+            | State::CloneDue(Rebuild::Later { .. } | Rebuild::Impossible)
     );
     let passive = o.record.as_ref()?.passive();
     (may && o.outdated(passive))

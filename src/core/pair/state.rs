@@ -1,7 +1,9 @@
 //! The state of a pair: which row of the table in `docs/failover.md` holds. The order of the questions is that of the table.
 
 use super::{
+    cloned,
     compare::{Both, Threads, adrift, applier_fault, broken_for_long, idle, threads},
+    moving,
     observed::{Observed, Ordinal, Record, STRICT_TIMEOUT, ServerState},
     promotion::{self, Cause, Unfit},
     reasons, replace,
@@ -87,14 +89,22 @@ pub enum State {
     AccountsMissing,
     /// A former self of the passive server could still acknowledge.
     Strangers(Vec<String>),
+    /// Another pair could take from the active server, and acknowledge for it.
+    Outsiders(Vec<String>),
     /// The passive server is out, and the active one would take from it.
     ReverseChannelOpen,
+    /// The passive server takes from another pair.
+    ChannelsLeft,
     /// The passive server has been gone for too long, and is made anew.
     Replacing,
     /// The passive server does not answer.
     PassiveUnavailable,
     /// The passive server is being copied.
     Rebuilding,
+    /// It is being copied from another pair, and nobody wants that any more.
+    CloneUnwanted,
+    /// Another pair is to be cloned over this one: over the passive server first.
+    CloneDue(Rebuild),
     /// The passive server cannot get what it lacks from the active one's binary logs, or too slowly.
     RebuildNeeded(Rebuild),
     /// The passive server has transactions that the active one lacks.
@@ -130,6 +140,8 @@ pub enum State {
     },
     /// The active server does not follow the passive one.
     CircleOpen(Circle),
+    /// A channel of the active server that takes from another pair has ended because another one did.
+    OutOfStep,
     /// All is well but for the record.
     NotRecorded {
         /// It was tried in vain a moment ago.
@@ -162,6 +174,8 @@ pub enum Lost {
     Detached,
     /// What it acknowledges is not on its disk yet.
     Unsynced,
+    /// Another pair is to be cloned over it.
+    ClonedOver,
 }
 
 /// Why the active server is handed over.
@@ -173,6 +187,8 @@ pub enum Why {
     Preferred,
     /// Its Pod is to be replaced.
     Roll,
+    /// The passive one was cloned from another pair, and the active one has nothing of anyone's.
+    Cloned,
 }
 
 /// What is to be done about a server that cannot catch up.
@@ -270,6 +286,10 @@ fn serving(o: &Observed, record: &Record, now: Timestamp) -> Option<State> {
     }
     if let Some(state) = accounts(o, record, active) {
         return Some(state);
+    }
+    let outsiders = moving::admitted(active);
+    if !outsiders.is_empty() {
+        return Some(State::Outsiders(outsiders));
     }
     Some(match Both::of(o, record) {
         Some(both) => both_up(both, now),
@@ -370,11 +390,21 @@ fn accounts(o: &Observed, record: &Record, active: &ServerState) -> Option<State
 fn both_up(b: Both<'_>, now: Timestamp) -> State {
     let (o, p) = (b.o, b.record.passive());
     let errant = b.errant();
-    if b.record.member(p).is_none() && !b.follows() && !idle(b.active.channel.as_ref()) {
+    let out = b.record.member(p).is_none();
+    if out && (!b.follows() || b.clone_wanted()) && !idle(b.active.channel.as_ref()) {
         return State::ReverseChannelOpen;
+    }
+    if b.clone_unwanted() {
+        return State::CloneUnwanted;
     }
     if o.copied_over(p) {
         return State::Rebuilding;
+    }
+    if !moving::channels(b.passive).is_empty() {
+        return State::ChannelsLeft;
+    }
+    if out && let Some(state) = cloned::due(b, now) {
+        return state;
     }
     if b.rebuild_needed(&errant) {
         return State::RebuildNeeded(b.rebuild(now));
@@ -386,9 +416,7 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
         };
     }
     let without = |i: &Ordinal| o.side(*i).up().is_some_and(|s| !s.semi_sync);
-    if b.record.member(p).is_none()
-        && let Some(at) = [p, b.record.active].into_iter().find(without)
-    {
+    if out && let Some(at) = [p, b.record.active].into_iter().find(without) {
         return State::NoSemiSync { at };
     }
     let detached = State::PassiveDetached {
@@ -398,17 +426,17 @@ fn both_up(b: Both<'_>, now: Timestamp) -> State {
     let Some(channel) = b.channel().filter(|_| b.passive.acknowledges && !stray) else {
         return detached;
     };
-    match threads(channel) {
+    match threads(o, channel) {
         Threads::Refetch => return detached,
         Threads::Stopped => return State::PassiveStopped,
-        Threads::Broken(_) if b.record.member(p).is_none() && broken_for_long(o, now) => {
+        Threads::Broken(_) if out && broken_for_long(o, now) => {
             return State::RebuildNeeded(b.rebuild(now));
         }
         Threads::Broken(error) => return State::Broken { at: p, error },
         Threads::Connecting => return State::CatchingUp { slowly: false },
         Threads::Run => {}
     }
-    if b.record.member(p).is_none() && !b.active.executed.is_subset_of(&b.passive.executed_later) {
+    if out && !b.active.executed.is_subset_of(&b.passive.executed_later) {
         return State::CatchingUp {
             slowly: b.lag() > LAGS_MUCH && b.passive.sync_relay_log == EACH_EVENT,
         };
@@ -431,14 +459,17 @@ fn lost(b: Both<'_>, now: Timestamp) -> Option<Lost> {
     let channel = b.channel();
     if !b.passive.acknowledges
         || !b.stray().is_empty()
-        || channel.is_none_or(|c| matches!(threads(c), Threads::Refetch))
+        || channel.is_none_or(|c| matches!(threads(b.o, c), Threads::Refetch))
     {
         return Some(Lost::Detached);
     }
     if b.passive.sync_relay_log != EACH_EVENT {
         return Some(Lost::Unsynced);
     }
-    (adrift(b.o, now) && !b.follows()).then_some(Lost::Adrift)
+    if adrift(b.o, now) && !b.follows() {
+        return Some(Lost::Adrift);
+    }
+    b.clone_wanted().then_some(Lost::ClonedOver)
 }
 
 fn circle(b: Both<'_>, now: Timestamp) -> State {
@@ -448,7 +479,7 @@ fn circle(b: Both<'_>, now: Timestamp) -> State {
     let Some(channel) = channel.filter(|c| c.leads_to(&host, &b.active.uuid)) else {
         return State::CircleOpen(Circle::Detached);
     };
-    match threads(channel) {
+    match threads(b.o, channel) {
         Threads::Refetch => State::CircleOpen(Circle::Detached),
         Threads::Stopped => State::CircleOpen(Circle::Stopped),
         Threads::Connecting => State::CircleOpen(Circle::Connecting),
@@ -460,7 +491,11 @@ fn circle(b: Both<'_>, now: Timestamp) -> State {
         Threads::Run if b.record.member(p).is_none() => State::NotRecorded {
             waits: !b.active.source.enabled && b.o.joins.too_soon(now, JOIN_RETRY, JOIN_RETRY_LONGEST),
         },
-        Threads::Run => wished(b, now).map_or(State::Healthy, State::SwitchOver),
+        Threads::Run => match wished(b, now) {
+            Some(why) => State::SwitchOver(why),
+            None if moving::channels(b.active).iter().any(|c| c.out_of_step) => State::OutOfStep,
+            None => State::Healthy,
+        },
     }
 }
 

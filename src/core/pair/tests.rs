@@ -1,8 +1,10 @@
 //! One test a row of the table in `docs/failover.md`, and what stands beside it.
 
+mod cloned;
 mod consent;
 mod failover;
 mod lifecycle;
+mod moving;
 mod passive;
 mod switchover;
 
@@ -104,6 +106,7 @@ pub(super) fn server(i: usize) -> ServerState {
         shards: crate::core::spans::SpanSet::new(),
         databases: 1,
         clone: None,
+        links: None,
     }
 }
 
@@ -166,6 +169,7 @@ pub(super) fn fresh() -> Observed {
         saved_by_name: GtidSet::new(),
         last_executed: [None, None],
         replacement: Replacement::After(SignedDuration::from_secs(1800)),
+        moving: None,
         sides: [side(0), side(1)],
         before: Before::default(),
     }

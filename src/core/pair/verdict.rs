@@ -93,7 +93,7 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
         Some(d) if d.holds_shards => {
             return working(
                 reasons::HOLDS_SHARDS,
-                "deletion waits: the cluster's record still places shards here; hand them to ranges of other pairs, or delete the cluster",
+                "deletion waits: the cluster's record still places shards here, or a move to or from here is not over; hand them to ranges of other pairs, or delete the cluster",
             );
         }
         Some(_) => {
@@ -129,7 +129,7 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
         }
         Desired::Spec { .. } => {}
     }
-    if *state != State::Healthy
+    if !matches!(state, State::Healthy | State::OutOfStep)
         && let Some((place, trouble)) = [0, 1].into_iter().find_map(|i| Some((i, trouble(o, i, now)?)))
     {
         let claim = match (trouble.kind, &o.side(place).volume) {
@@ -148,7 +148,7 @@ fn found(o: &Observed, state: &State, actions: &[Action], now: Timestamp) -> Ove
     }
     if !matches!(
         state,
-        State::Healthy | State::Failover(_) | State::ActiveClosed { .. }
+        State::Healthy | State::OutOfStep | State::Failover(_) | State::ActiveClosed { .. }
     ) && let Some(i) = disk_full(o)
     {
         let what = of_state(o, state, now);
@@ -278,6 +278,17 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
                 users.join(", ")
             ),
         ),
+        State::Outsiders(users) => working(
+            reasons::LOCKING_OUT,
+            format!(
+                "{a} takes writes; accounts that other pairs take from {p} with are locked there: {}",
+                users.join(", ")
+            ),
+        ),
+        State::ChannelsLeft => working(
+            reasons::SEPARATING,
+            format!("{a} takes writes; {p} stops taking from other pairs"),
+        ),
         State::Replacing => working(
             reasons::REPLACING,
             format!("{a} takes writes; {p} has been gone for too long and is made anew"),
@@ -301,22 +312,44 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
         State::Rebuilding if o.copies.count > COPIES => stalled(
             reasons::REBUILD_FAILED,
             format!(
-                "{a} takes writes; {p} is being copied from it once more, {} times have not made it a member",
+                "{a} takes writes; {p} is being copied from {} once more, {} times have not made it a member",
+                source(o, passive),
                 o.copies.count - 1
             ),
         ),
         State::Rebuilding | State::RebuildNeeded(Rebuild::Now { failed: None }) => working(
             reasons::REBUILDING_PASSIVE,
             format!(
-                "{a} takes writes; {p} is being copied from it{}",
+                "{a} takes writes; {p} is being copied from {}{}",
+                source(o, passive),
                 copied(o, passive).unwrap_or_default()
+            ),
+        ),
+        State::CloneDue(Rebuild::Now { failed: None }) => working(
+            reasons::REBUILDING_PASSIVE,
+            format!(
+                "{a} serves nothing; {} is cloned over the pair, over {p} first",
+                o.cloned_from().unwrap_or_default()
+            ),
+        ),
+        State::CloneDue(Rebuild::Now { failed: Some(e) } | Rebuild::Later { failed: e }) => stalled(
+            reasons::REBUILD_FAILED,
+            format!(
+                "{a} serves nothing; cloning {} over {p} failed and is tried again, each time later: {e}",
+                o.cloned_from().unwrap_or_default()
+            ),
+        ),
+        State::CloneUnwanted => working(
+            reasons::SEPARATING,
+            format!(
+                "{a} takes writes; {p} is being copied from another pair, which nobody wants any more, and that is ended"
             ),
         ),
         State::RebuildNeeded(Rebuild::Now { failed: Some(e) } | Rebuild::Later { failed: e }) => stalled(
             reasons::REBUILD_FAILED,
             format!("{a} takes writes; copying it to {p} failed and is tried again, each time later: {e}"),
         ),
-        State::RebuildNeeded(Rebuild::Impossible) => stalled(
+        State::RebuildNeeded(Rebuild::Impossible) | State::CloneDue(Rebuild::Impossible) => stalled(
             reasons::CLONE_UNAVAILABLE,
             format!(
                 "{a} takes writes; {p} has to be copied from it, but the clone plugin is not active on both"
@@ -387,7 +420,8 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
                 o.joins.count
             ),
         ),
-        State::Healthy => Overall::Ready {
+        // What moves make of a channel that ends again and again, they say themselves.
+        State::OutOfStep | State::Healthy => Overall::Ready {
             reason: reasons::SERVING,
             message: format!("{a} takes writes, {p} follows"),
         },
@@ -395,6 +429,13 @@ fn of_state(o: &Observed, state: &State, now: Timestamp) -> Overall {
 }
 
 /// How far a copy is, in whole tenths: the status is not written anew for each megabyte.
+/// What the server at this place is being copied from, when the other one takes writes.
+fn source(o: &Observed, place: Ordinal) -> String {
+    let run = o.side(place).up().and_then(|s| s.clone.as_ref());
+    let run = run.filter(|c| c.stage == CloneStage::Running && o.is_from_elsewhere(c));
+    run.map_or_else(|| "it".to_owned(), |c| c.donor.clone())
+}
+
 fn copied(o: &Observed, place: Ordinal) -> Option<String> {
     let (done, of) = o.side(place).up()?.clone.as_ref()?.bytes?;
     let tenths = done.saturating_mul(10).checked_div(of)?.min(10);

@@ -5,7 +5,8 @@ use super::{
     plans::Step,
     safeguards::Without,
     world::{
-        Channel, Copy, GHOST, Kind, Me, Mode, Mysqld, Receiver, Record, Refusal, Run, Txs, World, all, tx,
+        BROUGHT, Channel, Copy, GHOST, Kind, Me, Mode, Mysqld, OTHER_PAIR, Receiver, Record, Refusal, Run,
+        Txs, World, all, tx,
     },
 };
 
@@ -24,7 +25,15 @@ pub enum Failed {
 /// Takes a step; the server that it is for answers, its lock is held.
 pub fn act(w: &mut World, op: usize, step: Step, without: Without) -> Done {
     match step {
-        Step::Nothing => {}
+        Step::Nothing | Step::Aside(_) => {}
+        Step::Bar(i) => {
+            let s = &mut w.servers[i];
+            if s.outsider {
+                s.heard = 0;
+            }
+            (s.admits_others, s.outsider) = (false, false);
+        }
+        Step::Admit(i) => w.servers[i].admits_others = true,
         Step::Record(record) => return record_it(w, op, record, without),
         Step::Fence(i) => {
             if !without.is(Without::OfflineMode) {
@@ -116,6 +125,32 @@ pub fn act(w: &mut World, op: usize, step: Step, without: Without) -> Done {
             (s.receiver, s.applier) = (Receiver::Off, false);
         }
         Step::Rebuild { server, donor } => rebuild(w, op, server, donor)?,
+        Step::CloneFrom { server, known } => {
+            let s = &mut w.servers[server];
+            (s.receiver, s.applier) = (Receiver::Off, false);
+            if s.has() & !known != 0 && !without.is(Without::OverwritesBlank) {
+                return Err(Failed::Step);
+            }
+            wanted(w, op, true)?;
+            rebuild(w, op, server, OTHER_PAIR)?;
+        }
+        // Whoever took the lock has ended it.
+        Step::EndClone(_) => wanted(w, op, false)?,
+        Step::Adopt { server, of } => {
+            let given_up = &w.servers[of];
+            let blank = given_up.mode == Mode::Closed && given_up.blank();
+            if !blank && !without.is(Without::GivesUpBlank) {
+                return Err(Failed::Step);
+            }
+            wanted(w, op, true)?;
+            let counted = w.servers[of].executed;
+            let s = &mut w.servers[server];
+            (s.channel, s.receiver, s.applier, s.received) = (None, Receiver::Off, false, 0);
+            // Nothing of it is in its data, whatever counts as executed.
+            let counted = counted & !super::world::CLIENTS;
+            s.executed |= counted;
+            s.purged |= counted;
+        }
         Step::DeletePod(i) => w.servers[i].leaving = true,
     }
     Ok(())
@@ -127,7 +162,10 @@ pub fn server_of(step: Step) -> Option<usize> {
         Step::Nothing | Step::Record(_) | Step::Replace(_) | Step::DeletePod(_) | Step::SaveErrant { .. } => {
             None
         }
-        Step::Fence(i)
+        Step::Aside(i)
+        | Step::Bar(i)
+        | Step::Admit(i)
+        | Step::Fence(i)
         | Step::Open(i)
         | Step::Close(i)
         | Step::Reach { server: i, .. }
@@ -142,6 +180,9 @@ pub fn server_of(step: Step) -> Option<usize> {
         | Step::Follow { server: i, .. }
         | Step::Start(i)
         | Step::Stop(i)
+        | Step::CloneFrom { server: i, .. }
+        | Step::EndClone(i)
+        | Step::Adopt { server: i, .. }
         | Step::Rebuild { server: i, .. } => Some(i),
     }
 }
@@ -164,9 +205,18 @@ fn record_it(w: &mut World, op: usize, record: Record, without: Without) -> Done
     }
 }
 
+/// The record of the cluster is read under the locks that are held.
+fn wanted(w: &World, op: usize, is: bool) -> Done {
+    if !w.ops[op].cut_api && w.clone_wanted == is {
+        Ok(())
+    } else {
+        Err(Failed::Step)
+    }
+}
+
 /// `offline_mode = ON`: clients hear an error; what the binary log has is committed.
 fn kill_commits(s: &mut Mysqld) {
-    s.offline = true;
+    (s.offline, s.outsider) = (true, false);
     s.executed |= s.waiting;
     s.waiting = 0;
 }
@@ -257,6 +307,18 @@ fn rebuild(w: &mut World, op: usize, server: usize, donor: usize) -> Done {
 /// A CLONE that was begun logs in at the donor, and drops what was there.
 pub fn begin_copy(w: &mut World, server: usize, donor: usize) -> Done {
     let overwritten = overwritten(w, server, donor);
+    if donor == OTHER_PAIR {
+        let s = &mut w.servers[server];
+        *s = Mysqld {
+            run: Run::Up,
+            mode: Mode::Copied,
+            copy: Copy::Running { donor },
+            leaving: s.leaving,
+            node_gone: s.node_gone,
+            ..Mysqld::empty(s.me)
+        };
+        return overwritten;
+    }
     let d = w.servers[donor];
     let s = &mut w.servers[server];
     if !d.up() || d.offline || d.executed & all(Kind::Base) == 0 || w.cut {
@@ -275,7 +337,9 @@ pub fn begin_copy(w: &mut World, server: usize, donor: usize) -> Done {
 }
 
 fn overwritten(w: &World, server: usize, donor: usize) -> Done {
-    let lost = w.servers[server].has() & super::world::CLIENTS & !w.servers[donor].has() & !w.saved;
+    // What the other one has is not lost, whoever is copied.
+    let kept = w.servers[if donor == OTHER_PAIR { 1 - server } else { donor }].has();
+    let lost = w.servers[server].has() & super::world::CLIENTS & !kept & !w.saved;
     if w.member(server).is_some() {
         return Err(Failed::Broken(Broken::Overwritten));
     }
@@ -287,6 +351,19 @@ fn overwritten(w: &World, server: usize, donor: usize) -> Done {
 
 /// A CLONE ends: mysqld starts anew on what it was given, the donor's channel among it.
 pub fn copied(w: &mut World, i: usize, donor: usize) {
+    if donor == OTHER_PAIR {
+        w.stop(i);
+        let s = &mut w.servers[i];
+        *s = Mysqld {
+            run: Run::Up,
+            executed: BROUGHT,
+            purged: BROUGHT,
+            copy: Copy::Cloned,
+            leaving: s.leaving,
+            ..Mysqld::empty(s.me)
+        };
+        return;
+    }
     let d = w.servers[donor];
     w.stop(i);
     let s = &mut w.servers[i];
@@ -296,6 +373,7 @@ pub fn copied(w: &mut World, i: usize, donor: usize) {
         purged: d.executed,
         channel: d.channel,
         copy: Copy::Completed,
+        admits_others: d.admits_others,
         leaving: s.leaving,
         ..Mysqld::empty(s.me)
     };

@@ -74,6 +74,8 @@ fn heal(w: &World) -> World {
     w.cut = false;
     w.left = Budget {
         operators: 1,
+        moving: w.left.moving,
+        blank: w.left.blank,
         ..Budget::default()
     };
     for op in &mut w.ops {
@@ -176,5 +178,6 @@ fn healthy(w: &World, plans: &mut Plans, without: Without) -> bool {
         && w.active()
             .is_some_and(|s| s.takes_writes() && s.source_on && s.dumps != 0)
         && a.executed == b.executed
+        && (!w.clone_wanted || !a.blank())
         && w.acked & CLIENTS & !a.executed == 0
 }

@@ -29,6 +29,12 @@ pub fn next(w: &World, out: &mut Vec<Next>) {
         n.cut = false;
         out.push((Move::HealServers, n, None));
     }
+    if w.clone_wanted && w.left.aborts > 0 {
+        let mut n = *w;
+        n.left.aborts -= 1;
+        n.clone_wanted = false;
+        out.push((Move::CloneGivenUp, n, None));
+    }
     if w.left.faults == 0 {
         return;
     }

@@ -8,7 +8,7 @@ use super::{
     observe::{View, reaches},
     plans::{Plans, Step},
     safeguards::Without,
-    world::{Copy, GHOST, Kind, Mode, Receiver, Refusal, Run, World, all, tx},
+    world::{Copy, GHOST, Kind, Mode, OTHER_PAIR, Receiver, Refusal, Run, World, all, tx},
 };
 
 /// Something that happens.
@@ -44,6 +44,10 @@ pub enum Move {
     Committed(usize),
     /// An acknowledgement arrives there, and the client is told.
     Acknowledged(usize),
+    /// Another pair begins to take from this one.
+    Outsider(usize),
+    /// It acknowledges what waits there.
+    OutsiderHears(usize),
     /// A client kills its commit that waits.
     Killed(usize),
     /// This one's receiver reaches its source.
@@ -96,6 +100,8 @@ pub enum Move {
     Wish(usize),
     /// Its old binary logs are purged.
     Purged(usize),
+    /// The move by which another pair is cloned over it is given up.
+    CloneGivenUp,
 }
 
 /// A move, the world after it, and what it broke on its way.
@@ -110,6 +116,7 @@ pub fn next(w: &World, plans: &mut Plans, without: Without) -> Vec<Next> {
     for i in 0..3 {
         if w.servers[i].up() {
             clients(w, i, &mut out);
+            outsiders(w, i, &mut out);
         }
         replication(w, i, &mut out);
     }
@@ -197,7 +204,7 @@ pub fn step(w: &World, op: usize, plans: &mut Plans, without: Without) -> Next {
     }
     n.ops[op].started = true;
     let asked = match step {
-        Step::Reach { server, of } => [Some(server), Some(of)],
+        Step::Reach { server, of } | Step::Adopt { server, of } => [Some(server), Some(of)],
         _ => [server, None],
     };
     let api = server.is_none() && step != Step::Nothing;
@@ -301,6 +308,21 @@ fn clients(w: &World, i: usize, out: &mut Vec<Next>) {
         s.executed |= s.waiting;
         s.waiting = 0;
         out.push((Move::Killed(i), n, None));
+    }
+}
+
+/// A channel of another pair, that an operator has pointed here at some time, as long as it is let in.
+fn outsiders(w: &World, i: usize, out: &mut Vec<Next>) {
+    let s = &w.servers[i];
+    if s.admits_others && !s.outsider && !s.offline {
+        let mut n = *w;
+        n.servers[i].outsider = true;
+        out.push((Move::Outsider(i), n, None));
+    }
+    if s.outsider && s.source_on && s.waiting & !s.heard != 0 {
+        let mut n = *w;
+        n.servers[i].heard |= s.waiting;
+        out.push((Move::OutsiderHears(i), n, None));
     }
 }
 
@@ -426,7 +448,8 @@ pub fn copied_from(w: &World, i: usize) -> Option<usize> {
     let Copy::Running { donor } = w.servers[i].copy else {
         return None;
     };
-    (w.servers[i].up() && w.servers[donor].up() && w.linked(i, donor)).then_some(donor)
+    let reaches = donor == OTHER_PAIR || w.servers[donor].up() && w.linked(i, donor);
+    (w.servers[i].up() && reaches).then_some(donor)
 }
 
 /// mysqld starts. Its channel stays stopped.

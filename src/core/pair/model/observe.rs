@@ -1,8 +1,8 @@
 //! What an operator sees of the world, as the plain data that the core decides upon.
 
 use super::world::{
-    self, Copy, GHOST, Kind, Me, Mode, Mysqld, Receiver as Receives, Record as Recorded, Refusal, Run,
-    SELVES, Txs, World, all,
+    self, Copy, GHOST, Kind, Me, Mode, Mysqld, OTHER_PAIR, Receiver as Receives, Record as Recorded, Refusal,
+    Run, SELVES, Txs, World, all,
 };
 use crate::{
     api::names,
@@ -11,6 +11,7 @@ use crate::{
         gtid::GtidSet,
         pair::{
             compare::passive_follows,
+            moving::{Links, Moving, Outsider},
             observed::{
                 Before, Channel, CloneRun, CloneStage, Desired, FollowerAccount, NodeGone, Observed,
                 PodState, Receiver, Record, Replacement, STRICT_TIMEOUT, Server, ServerState, Side,
@@ -40,6 +41,12 @@ pub struct View {
     pub long: bool,
     /// Accounts of former selves are overlooked: see [`super::safeguards::Without::LockOut`].
     pub knows_no_strangers: bool,
+    /// Shards move to or from the pair.
+    pub moving: bool,
+    /// It serves nothing at first.
+    pub blank: bool,
+    /// Another pair is to be cloned over it.
+    pub clone_wanted: bool,
 }
 
 impl View {
@@ -78,6 +85,9 @@ impl View {
             saved: w.kept,
             long,
             knows_no_strangers: false,
+            moving: w.left.moving,
+            blank: w.left.blank,
+            clone_wanted: w.clone_wanted,
         }
     }
 }
@@ -90,6 +100,8 @@ pub fn reaches(w: &World, op: usize, i: usize) -> bool {
 
 const MARK: &str = "mark";
 const HASH: &str = "hash";
+/// The account that another pair takes with.
+const OUTSIDER: &str = "shardwright_m_x";
 /// Wherever the world's epoch is, the core counts from here.
 const EPOCH: i64 = 100;
 
@@ -109,13 +121,13 @@ fn gtids(set: Txs) -> GtidSet {
         let first = n % 8 * many + 1;
         format!("{}:{first}-{}", uuid((n / 8) as Me), first + many - 1)
     };
-    let text: Vec<_> = (0..32).filter(|n| set & 1 << n != 0).map(one).collect();
+    let text: Vec<_> = (0..33).filter(|n| set & 1 << n != 0).map(one).collect();
     text.join(",").parse().unwrap()
 }
 
 /// The other way round.
 pub fn txs(set: &GtidSet) -> Txs {
-    (0..32)
+    (0..33)
         .filter(|n| gtids(1 << n).is_subset_of(set))
         .fold(0, |all, n| all | 1 << n)
 }
@@ -129,7 +141,7 @@ pub fn observed(v: &View) -> Observed {
     };
     let unheard = v.record.is_some_and(|r| {
         let s = &v.servers[r.active];
-        v.answers[r.active] && s.source_on && (s.dumps == 0 || s.waiting != 0)
+        v.answers[r.active] && s.source_on && (s.dumps == 0 && !s.outsider || s.waiting != 0)
     });
     let mut observed = Observed {
         namespace: "ns".into(),
@@ -167,6 +179,11 @@ pub fn observed(v: &View) -> Observed {
         saved_by_name: GtidSet::new(),
         last_executed: [None, None],
         replacement: Replacement::After(SignedDuration::from_mins(30)),
+        moving: v.moving.then(|| Moving {
+            in_move: true,
+            cloned_from: v.clone_wanted.then(|| "q".to_owned()),
+            ..Moving::default()
+        }),
         sides: [side(v, 0), side(v, 1)],
         before: Before::default(),
     };
@@ -222,6 +239,7 @@ fn server(v: &View, i: usize) -> ServerState {
         })
     };
     let executed = gtids(s.executed);
+    let others = if v.blank { 0 } else { all(Kind::Base) };
     ServerState {
         uuid: uuid(s.me),
         version: "9.7.4".into(),
@@ -235,7 +253,7 @@ fn server(v: &View, i: usize) -> ServerState {
         source: SourceSide {
             enabled: s.source_on,
             waits: s.source_on,
-            clients: s.dumps.count_ones(),
+            clients: s.dumps.count_ones() + u32::from(s.outsider),
             waiting: s.waiting.count_ones(),
             acknowledged: 0,
             timeout: STRICT_TIMEOUT,
@@ -246,11 +264,19 @@ fn server(v: &View, i: usize) -> ServerState {
         disk_full: false,
         account_marks: [(); 2].map(|()| marked.then(|| MARK.into())),
         followers: (0..SELVES).filter_map(follower).collect(),
-        foreign: vec![],
+        foreign: if s.outsider { vec![OUTSIDER.into()] } else { vec![] },
         can_clone: true,
         shards: SpanSet::new(),
-        databases: usize::from(s.executed & (world::CLIENTS | all(Kind::Base)) != 0),
+        databases: usize::from(s.executed & (world::CLIENTS | world::BROUGHT | others) != 0),
         clone: clone(s.copy),
+        links: v.moving.then(|| Links {
+            accounts: vec![Outsider {
+                user: OUTSIDER.into(),
+                locked: !s.admits_others,
+                dumps: s.outsider.into(),
+            }],
+            ..Links::default()
+        }),
     }
 }
 
@@ -281,13 +307,16 @@ fn clone(copy: Copy) -> Option<CloneRun> {
     let stage = match copy {
         Copy::None | Copy::Begun { .. } => return None,
         Copy::Running { .. } => CloneStage::Running,
-        Copy::Completed => CloneStage::Completed,
+        Copy::Completed | Copy::Cloned => CloneStage::Completed,
         Copy::Failed => CloneStage::Failed,
     };
+    let elsewhere = matches!(copy, Copy::Cloned | Copy::Running { donor: OTHER_PAIR });
     Some(CloneRun {
         stage,
         error: None,
         ended_ago: (stage != CloneStage::Running).then_some(100),
         bytes: None,
+        donor: names::host("ns", if elsewhere { "q" } else { "p" }, 1),
+        brought: gtids(if copy == Copy::Cloned { world::BROUGHT } else { 0 }),
     })
 }

@@ -22,6 +22,11 @@ pub type PlanId = u16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     Nothing,
+    /// What is done for moves: it takes the server's lock, and changes nothing that is in the model.
+    Aside(usize),
+    /// Nobody of another pair takes from it any more.
+    Bar(usize),
+    Admit(usize),
     Fence(usize),
     Record(Record),
     Open(usize),
@@ -63,6 +68,15 @@ pub enum Step {
     Rebuild {
         server: usize,
         donor: usize,
+    },
+    CloneFrom {
+        server: usize,
+        known: Txs,
+    },
+    EndClone(usize),
+    Adopt {
+        server: usize,
+        of: usize,
     },
     DeletePod(usize),
 }
@@ -108,10 +122,9 @@ impl Plans {
             return all;
         }
         for step in &self.lists[usize::from(plan)] {
-            let more = if let Step::Reach { of, .. } = step {
-                Some(*of)
-            } else {
-                None
+            let more = match step {
+                Step::Reach { of, .. } | Step::Adopt { of, .. } => Some(*of),
+                _ => None,
             };
             let own = acts::server_of(*step).filter(|_| !matches!(step, Step::Fence(_)));
             for i in own.into_iter().chain(more) {
@@ -216,6 +229,22 @@ fn step(o: &Observed, action: &Action) -> Step {
             server: *server,
             donor: *donor,
         },
+        Action::CloneFrom { server, known, .. } => Step::CloneFrom {
+            server: *server,
+            known: observe::txs(known),
+        },
+        Action::EndClone(i) => Step::EndClone(*i),
+        Action::Adopt { server, of, .. } => Step::Adopt {
+            server: *server,
+            of: *of,
+        },
+        Action::Shut(i)
+        | Action::Unshut { server: i, .. }
+        | Action::Quiet(i)
+        | Action::Unlink(i)
+        | Action::Mend(i) => Step::Aside(*i),
+        Action::Bar(i) => Step::Bar(*i),
+        Action::Admit(i) => Step::Admit(*i),
         Action::DeletePod { place, .. } => Step::DeletePod(*place),
     }
 }

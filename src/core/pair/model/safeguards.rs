@@ -64,6 +64,12 @@ pub enum Without {
     CutOffFirst,
     /// P8: an operator does not know that it has just begun to copy over a server.
     KnowsOfCopies,
+    /// P3: other pairs may take from the active server.
+    Bar,
+    /// P4: a pair that is cloned over gives up an active server that has something of somebody's.
+    GivesUpBlank,
+    /// P8: what reached the passive server after it was seen empty is overwritten.
+    OverwritesBlank,
 }
 
 impl Without {
@@ -105,6 +111,11 @@ impl Without {
             }
             Self::LockOut => v.knows_no_strangers = true,
             Self::KnowsOfCopies => v.copying = [false; 2],
+            Self::Bar => {
+                for s in &mut v.servers {
+                    (s.admits_others, s.outsider) = (false, false);
+                }
+            }
             _ => {}
         }
         v
@@ -150,6 +161,7 @@ impl Without {
             Self::RecordAgain => {
                 steps.retain(|s| !matches!((s, v.record), (Step::Record(new), Some(old)) if *new == old));
             }
+            Self::Bar => steps.retain(|s| !matches!(s, Step::Bar(_))),
             Self::Synced => steps.retain(|s| !matches!(s, Step::SyncRelayLog { each: true, .. })),
             Self::SwitchoverApplies => {
                 if steps.iter().any(|s| matches!(s, Step::Close(_))) {

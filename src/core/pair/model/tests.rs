@@ -36,6 +36,20 @@ fn all_kinds(b: Budget) -> Budget {
     }
 }
 
+/// Shards move to or from the pair.
+fn moving(b: Budget) -> Budget {
+    Budget { moving: true, ..b }
+}
+
+/// It serves nothing, and another pair is to be cloned over it, until the move is given up.
+fn cloned_over(b: Budget) -> Budget {
+    Budget {
+        blank: true,
+        aborts: 1,
+        ..moving(b)
+    }
+}
+
 fn two_operators(faults: u8) -> Budget {
     Budget {
         operators: 2,
@@ -84,6 +98,28 @@ fn one_operator_and_any_fault() {
     holds("a crash and a lost volume", World::healthy(disk));
 }
 
+/// The steps that moves add lie between the others, each may be the last one of an operator, and another pair takes from whoever lets it.
+#[test]
+fn a_pair_that_shards_move_to_or_from() {
+    let any = all_kinds(one_operator(1));
+    holds("shards move, any fault", World::healthy(moving(any)));
+}
+
+/// Its passive server is overwritten, and takes over from the active one, which has nothing of anyone's; then that one is copied.
+#[test]
+fn a_pair_that_another_one_is_cloned_over() {
+    let b = Budget {
+        crashes: 1,
+        cuts: 1,
+        ..one_operator(1)
+    };
+    holds("cloned over", World::healthy(cloned_over(b)));
+    holds(
+        "cloned over, two operators",
+        World::healthy(cloned_over(two_operators(0))),
+    );
+}
+
 #[test]
 fn from_the_first_start_on() {
     let b = Budget {
@@ -116,6 +152,10 @@ fn further() {
     if option_env!("SHARDWRIGHT_EXPLORE_FURTHER").is_none() {
         return;
     }
+    let any = cloned_over(all_kinds(one_operator(1)));
+    holds("cloned over, any fault", World::healthy(any));
+    let two = cloned_over(two_operators(0));
+    holds("cloned over, two operators and a client", World::healthy(two));
     holds("any two faults", World::healthy(all_kinds(one_operator(2))));
     let three = Budget {
         crashes: 2,
@@ -126,6 +166,8 @@ fn further() {
     holds("three faults", World::healthy(three));
     holds("first start, any fault", World::fresh(all_kinds(one_operator(1))));
     let two = two_operators(1);
+    let wish = moving(Budget { wishes: 1, ..two });
+    holds("shards move, two operators, a switchover", World::healthy(wish));
     for (name, b) in [
         ("a crash", Budget { crashes: 1, ..two }),
         ("a pause", Budget { pauses: 1, ..two }),
@@ -233,6 +275,27 @@ fn a_promotion_loses_nothing() {
     needs(Without::KeepRelayLog, start, Broken::Reset);
     needs(Without::BootsClosed, start, Broken::MemberLacks);
     needs(Without::SourceOn, start, Broken::MemberLacks);
+}
+
+#[test]
+fn nobody_of_another_pair_acknowledges() {
+    let start = World::healthy(moving(crash_or_cut(1)));
+    needs(Without::Bar, start, Broken::MemberLacks);
+}
+
+#[test]
+fn nobody_who_has_something_is_given_up_for_a_clone() {
+    let start = World::healthy(cloned_over(one_operator(0)));
+    needs(Without::GivesUpBlank, start, Broken::MemberLacks);
+    let lost = Budget {
+        disk_losses: 1,
+        ..one_operator(1)
+    };
+    needs(
+        Without::OverwritesBlank,
+        World::healthy(cloned_over(lost)),
+        Broken::NotSaved,
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use super::plans::PlanId;
 
-/// A set of transactions: eight for each incarnation of a server that may commit them first.
-pub type Txs = u32;
+/// A set of transactions: eight for each incarnation of a server that may commit them first, and [`BROUGHT`].
+pub type Txs = u64;
 /// An incarnation of a server, by its `server_uuid`: A and B are born as 0 and 2, and 1 and 3 after they lost their volumes.
 pub type Me = u8;
 
@@ -14,6 +14,10 @@ pub const SELVES: u8 = 4;
 pub const GHOST: usize = 2;
 /// Transactions of clients, whoever committed them.
 pub const CLIENTS: Txs = 0x0e0e_0e0e;
+/// What another pair had executed when it was cloned.
+pub const BROUGHT: Txs = 1 << 32;
+/// The passive server of that pair, as a donor.
+pub const OTHER_PAIR: usize = 3;
 
 /// What a transaction is: which of the eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,8 @@ pub enum Copy {
         donor: usize,
     },
     Completed,
+    /// The same, from the other pair.
+    Cloned,
     Failed,
 }
 
@@ -141,6 +147,10 @@ pub struct Mysqld {
     /// Servers that have a dump thread here, a bit each; one may be dead without this server knowing.
     pub dumps: u8,
     pub copy: Copy,
+    /// The accounts that other pairs take with are not locked here.
+    pub admits_others: bool,
+    /// Another pair takes from it, and acknowledges.
+    pub outsider: bool,
     /// Its Pod is being deleted.
     pub leaving: bool,
     /// Its node does not answer Kubernetes.
@@ -170,6 +180,8 @@ impl Mysqld {
             applier: false,
             dumps: 0,
             copy: Copy::None,
+            admits_others: false,
+            outsider: false,
             leaving: false,
             node_gone: false,
         }
@@ -177,6 +189,10 @@ impl Mysqld {
     /// What its binary log has.
     pub fn logged(&self) -> Txs {
         self.executed | self.passing | self.waiting
+    }
+    /// Nothing of anyone's is on it, but of those who set the pair up.
+    pub fn blank(&self) -> bool {
+        self.logged() & (CLIENTS | BROUGHT) == 0
     }
     /// What it has in a form that survives its restart.
     pub fn has(&self) -> Txs {
@@ -230,6 +246,7 @@ impl Mysqld {
             refusal: Refusal::None,
             applier: false,
             dumps: 0,
+            outsider: false,
             copy: match self.copy {
                 Copy::Begun { .. } => Copy::None,
                 Copy::Running { .. } => Copy::Failed,
@@ -301,6 +318,12 @@ pub struct Budget {
     pub purges: u8,
     pub kills: u8,
     pub commits: u8,
+    /// Shards move to or from the pair: it has further steps, and another pair takes from whichever server lets it.
+    pub moving: bool,
+    /// The pair serves nothing at first: what a client commits makes a database.
+    pub blank: bool,
+    /// The move by which another pair is cloned over it may be given up.
+    pub aborts: u8,
 }
 
 /// Everything.
@@ -311,6 +334,8 @@ pub struct World {
     pub ops: [Op; 2],
     /// The servers cannot reach each other.
     pub cut: bool,
+    /// The record of the cluster says that another pair is to be cloned over this one.
+    pub clone_wanted: bool,
     /// `spec.preferredActive`, while it has not been acted upon.
     pub wish: Option<usize>,
     /// What clients were told OK for.
@@ -342,13 +367,15 @@ impl World {
         };
         let mut a = server(0);
         (a.mode, a.source_on) = (Mode::Open, true);
+        let mut b = server(1);
+        b.admits_others = left.moving;
         let record = Record {
             active: 0,
             members: [Some(0), Some(2)],
             settled: 0,
         };
         Self {
-            servers: [a, server(1), Mysqld::empty(0)],
+            servers: [a, b, Mysqld::empty(0)],
             record: Some(record),
             ..Self::fresh(left)
         }
@@ -365,6 +392,7 @@ impl World {
             record: None,
             ops: [Op::default(); 2],
             cut: false,
+            clone_wanted: left.blank,
             wish: None,
             acked: 0,
             saved: 0,
@@ -400,7 +428,10 @@ impl World {
                 && usize::from(f.peer) == i
                 && s.dumps & 1 << j != 0
         };
-        s.run != Run::Down && s.mode == Mode::Open && !s.offline && (!s.source_on || (0..3).any(heard))
+        s.run != Run::Down
+            && s.mode == Mode::Open
+            && !s.offline
+            && (!s.source_on || s.outsider || (0..3).any(heard))
     }
 
     /// The recorded member at `place`, when its volume is still there.

@@ -165,6 +165,8 @@ fn an_outdated_passive_server_is_replaced_rather_than_attached_but_not_in_the_mi
         error: None,
         ended_ago: None,
         bytes: None,
+        donor: crate::api::names::host("ns", "p", 0),
+        brought: crate::core::gtid::GtidSet::new(),
     });
     outdated(&mut o, 1);
     assert_eq!(deleted(&run(&o)), None);

@@ -31,6 +31,8 @@ fn rebuilding() {
         error: None,
         ended_ago: None,
         bytes: None,
+        donor: crate::api::names::host("ns", "p", 0),
+        brought: GtidSet::new(),
     });
     s.super_read_only = false;
     let d = run(&o);
@@ -81,6 +83,8 @@ fn rebuild_needed() {
             error: Some((3862, "Clone Donor Error".into())),
             ended_ago: Some(ago),
             bytes: None,
+            donor: crate::api::names::host("ns", "p", 0),
+            brought: GtidSet::new(),
         })
     };
     up(&mut o, 1).clone = failed(3);
@@ -320,6 +324,8 @@ fn a_copy_that_does_not_make_a_member_is_made_again_later_and_later() {
             stage: CloneStage::Completed,
             error: None,
             bytes: None,
+            donor: crate::api::names::host("ns", "p", 0),
+            brought: GtidSet::new(),
             ended_ago: Some(ago),
         })
     };

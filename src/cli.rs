@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 it failed, 2 what was asked for makes no sense (bad flags, bad IDs).
 
 mod crds;
+mod cutover;
 mod failure;
 mod id;
 mod locate;
@@ -46,6 +47,8 @@ pub enum Command {
 pub enum Tool {
     /// Print the CustomResourceDefinitions, or the reference made from them.
     Crds(CrdsArgs),
+    /// Approve the cutover of a ShardRange with `cutover: Manual`, as its specification is now.
+    Cutover(cutover::CutoverArgs),
     /// Make IDs and take them apart.
     #[command(subcommand)]
     Id(id::IdCommand),
@@ -127,6 +130,7 @@ pub struct OutputArgs {
 pub fn tool(tool: Tool) -> ExitCode {
     let done = match tool {
         Tool::Crds(args) => crds::run(&args),
+        Tool::Cutover(args) => cutover::run(&args),
         Tool::Id(command) => id::run(command),
         Tool::Locate(args) => locate::run(&args),
         Tool::Map(command) => map::run(&command),

@@ -1,7 +1,9 @@
 //! Counters and gauges, served at `/metrics` in OpenMetrics form. See `docs/metrics.md`.
 
+pub mod moves;
 pub mod pairs;
 
+pub use moves::Moves;
 pub use pairs::Pairs;
 
 use prometheus_client::{
@@ -14,7 +16,7 @@ use std::time::Duration;
 /// Labels of a pass, from fixed lists. Nowhere is the text of an error a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PassLabels {
-    /// `cluster`, `range` or `pair`.
+    /// `cluster`, `range`, `pair` or `move`.
     pub controller: &'static str,
     /// `ok`, or the label of the error.
     pub outcome: &'static str,
@@ -23,7 +25,7 @@ pub struct PassLabels {
 /// Label of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ControllerLabel {
-    /// `cluster`, `range` or `pair`.
+    /// `cluster`, `range`, `pair` or `move`.
     pub controller: &'static str,
 }
 
@@ -40,6 +42,8 @@ pub struct Metrics {
     pub maps_published: Counter,
     /// Clients that wait for a newer map.
     pub map_waiters: Gauge,
+    /// Of moves of shards.
+    pub moves: Moves,
     /// Of pairs.
     pub pairs: Pairs,
 }
@@ -79,6 +83,7 @@ impl Default for Metrics {
             "Clients that wait for a newer map",
             map_waiters.clone(),
         );
+        let moves = Moves::new(&mut registry);
         let pairs = Pairs::new(&mut registry);
         Self {
             registry,
@@ -88,6 +93,7 @@ impl Default for Metrics {
             databases_created,
             maps_published,
             map_waiters,
+            moves,
             pairs,
         }
     }

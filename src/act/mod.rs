@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod databases;
 pub mod errant;
 pub mod failpoint;
+pub mod migration;
 #[cfg(test)]
 pub(crate) mod mock;
 pub mod pair;

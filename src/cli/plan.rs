@@ -38,12 +38,12 @@ pub struct PlanArgs {
     /// File to take the live objects from, instead of the cluster: what `kubectl get shardclusters,shardranges,mysqlpairs -o json` prints.
     #[arg(long, value_name = "FILE")]
     live: Option<PathBuf>,
-    /// Moves at once at one pair, as far as the plan says when each sets out.
-    #[arg(long, value_name = "N", default_value_t = Policy::default().per_pair)]
-    per_pair: usize,
-    /// Moves at once in the cluster.
-    #[arg(long, value_name = "N", default_value_t = Policy::default().per_cluster)]
-    per_cluster: usize,
+    /// Moves at once at one pair, instead of `spec.migration.movesPerPair` of the ShardCluster.
+    #[arg(long, value_name = "N")]
+    per_pair: Option<usize>,
+    /// Moves at once in the cluster, instead of `spec.migration.movesPerCluster` of the ShardCluster.
+    #[arg(long, value_name = "N")]
+    per_cluster: Option<usize>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -114,10 +114,6 @@ fn plans(live: &Objects, manifests: &Objects, args: &PlanArgs) -> Result<Vec<(St
     if !wrong.is_empty() {
         return Err(Failure::BadInput(wrong));
     }
-    let policy = Policy {
-        per_pair: args.per_pair,
-        per_cluster: args.per_cluster,
-    };
     let mut plans = vec![];
     for name in clusters {
         let record = live
@@ -130,12 +126,24 @@ fn plans(live: &Objects, manifests: &Objects, args: &PlanArgs) -> Result<Vec<(St
             &record,
             &fleet(live, live, &name, &[]),
             &fleet(&then, live, &name, &args.delete),
-            policy,
+            policy(&then, &name, args),
         );
         let lines = lines.map_err(|e| anyhow::anyhow!("ShardCluster {name}: {e}"))?;
         plans.push((name, lines));
     }
     Ok(plans)
+}
+
+/// How many moves of a cluster may be under way at once: as its specification has it, unless it is asked how it would go otherwise.
+fn policy(then: &Objects, cluster: &str, args: &PlanArgs) -> Policy {
+    let specified = then
+        .clusters
+        .get(cluster)
+        .map_or_else(Policy::default, |c| Policy::from(&c.spec.migration));
+    Policy {
+        per_pair: args.per_pair.unwrap_or(specified.per_pair),
+        per_cluster: args.per_cluster.unwrap_or(specified.per_cluster),
+    }
 }
 
 /// The ranges of a cluster and the pairs, without the ranges that are taken away.

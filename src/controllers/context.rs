@@ -1,5 +1,6 @@
 //! What every controller is given.
 
+use super::busy::Busy;
 use crate::{metrics::Metrics, report::events::Recorder};
 use kube::{Client, runtime::events::Reporter};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Namespaces that are watched; empty means all.
     pub namespaces: Vec<String>,
+    /// Pairs that are acted upon: `namespace/pair`.
+    pub acting: Busy,
 }
 
 impl Context {
@@ -33,6 +36,7 @@ impl Context {
             client,
             metrics,
             namespaces,
+            acting: Busy::default(),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Wiring: what wakes each controller, and the four rooms in their order.
 
 pub mod backoff;
+pub mod busy;
 pub mod cluster;
 pub mod context;
+pub mod migration;
 pub mod pair;
 pub mod range;
 mod watch;
@@ -17,6 +19,7 @@ pub async fn all(ctx: Arc<Context>, stop: Signal) {
     futures::join!(
         cluster::run(Arc::clone(&ctx), stop.clone()),
         range::run(Arc::clone(&ctx), stop.clone()),
-        pair::run(ctx, stop),
+        pair::run(Arc::clone(&ctx), stop.clone()),
+        migration::run(ctx, stop),
     );
 }

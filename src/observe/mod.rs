@@ -4,6 +4,7 @@ pub mod access;
 pub mod caches;
 pub mod cluster;
 pub mod errant;
+pub mod migration;
 pub mod pair;
 pub mod range;
 pub mod sentinel;

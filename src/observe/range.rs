@@ -6,13 +6,14 @@ use crate::{
         apply::{self, Error},
         publish,
     },
-    api::{MySQLPair, ShardCluster, ShardRange, ShardSpan, conditions, names},
+    api::{MySQLPair, Placement, ShardCluster, ShardRange, ShardSpan, conditions, names},
     core::{
         claims,
         cluster::observed::{claim, facts},
+        migration::{intent, wish::PairState},
         pair::states,
         placement,
-        range::observed::{ClusterSeen, Observed, PairSeen},
+        range::observed::{ClusterSeen, HeldBack, Observed, PairSeen},
         spans::SpanSet,
     },
 };
@@ -135,6 +136,7 @@ async fn cluster_seen(
     claims_of_all.push(claim(range));
     let record = status.placement.clone().unwrap_or_default();
     let mut judged = claims::evaluate(c.spec.shards.total, &claims_of_all, &pairs, &name, &record);
+    let held_back = held_back(stores, range, c, &claims_of_all, &record);
     Ok(ClusterSeen {
         record: status.placement,
         verdict: judged
@@ -144,6 +146,35 @@ async fn cluster_seen(
         ambiguous: judged.ambiguous,
         tables_hash: status.tables_hash,
         tables: cluster::tables(&c.spec, ddl.as_ref()),
+        held_back,
+    })
+}
+
+/// Why shards of the range that are wished elsewhere do not set out; asked only when there are some.
+fn held_back(
+    stores: &Stores,
+    range: &ShardRange,
+    c: &ShardCluster,
+    ranges: &[claims::RangeClaim],
+    record: &Placement,
+) -> Option<HeldBack> {
+    let (namespace, name) = (range.namespace(), c.name_any());
+    let misplaced = intent::misplaced(record, &range.name_any(), &range.spec.pair_ref.name);
+    if misplaced.is_empty() {
+        return None;
+    }
+    let pairs: BTreeMap<_, _> = stores
+        .pairs
+        .state()
+        .iter()
+        .filter(|p| p.namespace() == namespace)
+        .map(|p| (p.name_any(), PairState::of(p)))
+        .collect();
+    let policy = (&c.spec.migration).into();
+    let plan = intent::now(record, c.spec.shards.total, ranges, &pairs, &name, policy);
+    intent::waits(&plan, &misplaced).map(|why| HeldBack {
+        why,
+        refused: intent::refused(&plan, &misplaced),
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod events;
+pub mod migration;
 pub mod pair;
 pub mod range;
 pub mod status;

@@ -8,6 +8,7 @@ use crate::{
     api::{Placement, ShardSpan, SpanState, shard_cluster::RoutingMode},
     core::{
         claims::{self, Claims},
+        migration::intent,
         note::Note,
         placement,
         shard_map::{self, ShardMap},
@@ -120,7 +121,12 @@ pub fn record(o: &Observed, current: Option<&Placement>) -> Recorded {
         });
     }
     let next = match &claims.wanted {
-        Ok(p) => p.clone(),
+        Ok(p) => {
+            let policy = (&o.spec.migration).into();
+            let pairs = o.pair_states();
+            let plan = intent::plan(p, &o.claims(), &claims.verdicts, &pairs, &o.name, policy);
+            intent::set_out(p, &plan)
+        }
         // Nothing is claimed or handed over, but what is served stays in the map, and the map follows its pairs.
         Err(e) => {
             out.stops.push(Stop::Record(e.clone()));
@@ -284,6 +290,7 @@ pub fn changes(before: Option<&Placement>, r: &Recorded) -> Vec<Note> {
     }
     if let (Some(before), Some(after)) = (before, &r.placement) {
         notes.extend(handed_over(before, after));
+        notes.extend(intent::begun(before, after));
     }
     notes
 }

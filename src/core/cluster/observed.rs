@@ -7,6 +7,7 @@ use crate::{
     },
     core::{
         claims::{PairFacts, RangeClaim},
+        migration::wish::PairState,
         shard_map::ShardMap,
         spans::SpanSet,
         tables::{DdlError, TableSet},
@@ -137,6 +138,8 @@ pub struct PairSeen {
     pub progress: Progress,
     /// UID of the cluster whose layout made it.
     pub seeded_by: Option<String>,
+    /// Why no shard sets out to or from it now; `None` when they may.
+    pub trouble: Option<String>,
 }
 
 impl From<&MySQLPair> for PairSeen {
@@ -147,6 +150,7 @@ impl From<&MySQLPair> for PairSeen {
             active: active(p),
             progress: Progress::of(&status.conditions, p.metadata.generation),
             seeded_by: p.labels().get(names::SEEDED_BY_LABEL).cloned(),
+            trouble: PairState::of(p).trouble,
         }
     }
 }
@@ -245,6 +249,14 @@ impl Observed {
             .iter()
             .map(|(n, p)| (n.clone(), p.facts.clone()))
             .collect()
+    }
+    /// What moves are planned by.
+    pub fn pair_states(&self) -> BTreeMap<String, PairState> {
+        let state = |p: &PairSeen| PairState {
+            facts: p.facts.clone(),
+            trouble: p.trouble.clone(),
+        };
+        self.pairs.iter().map(|(n, p)| (n.clone(), state(p))).collect()
     }
     /// The pairs that name this cluster.
     pub fn own_pairs(&self) -> impl Iterator<Item = (&String, &PairSeen)> {

@@ -58,3 +58,5 @@ pub const LAYOUT_SEEDED: &str = "LayoutSeeded";
 pub const LAYOUT_SKIPPED: &str = "LayoutSkipped";
 /// Event: the cluster became ready.
 pub const CLUSTER_READY: &str = "ClusterReady";
+/// Event: shards set out for another pair.
+pub const MOVE_BEGUN: &str = "MoveBegun";

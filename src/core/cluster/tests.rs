@@ -46,6 +46,7 @@ fn pair(o: &mut Observed, name: &str, held: Option<SpanSet>) {
             active: Some(0),
             progress: Progress::Ready,
             seeded_by: None,
+            trouble: None,
         },
     );
 }
@@ -383,7 +384,10 @@ fn a_hand_over_is_told_and_the_map_stays_as_it_is() {
     let notes = changes(o.placement(), &r);
     assert_eq!(
         notes.iter().map(|n| n.note.as_str()).collect::<Vec<_>>(),
-        ["shards 256-511 on p0: r0 → r2; no data moved"]
+        [
+            "shards 256-511 on p0: r0 → r2; no data moved",
+            "shards 256-511 set out: p0 → p1"
+        ]
     );
     assert_eq!(
         r.map,
@@ -503,4 +507,28 @@ fn conditions_of_an_earlier_generation_do_not_count() {
     let seen = PairSeen::from(&p);
     assert_eq!((seen.active, seen.facts.held), (Some(1), Some(set(0, 9))));
     assert!(matches!(seen.progress, Progress::Working(_)));
+}
+
+#[test]
+fn shards_that_are_wished_elsewhere_set_out() {
+    let mut o = served();
+    let before = o.placement().unwrap().clone();
+    let wished = before.spans[0].clone();
+    pair(&mut o, "p9", Some(SpanSet::new()));
+    o.pairs.get_mut(&wished.pair).unwrap().facts.held = Some(placement::recorded(&before));
+    for r in &mut o.ranges {
+        r.claim.pair = "p9".into();
+    }
+    o.pairs.get_mut("p9").unwrap().trouble = Some("it is being made".into());
+    let waits = record(&o, o.placement()).placement.unwrap();
+    assert_eq!(waits.moves, vec![]);
+    o.pairs.get_mut("p9").unwrap().trouble = None;
+    let r = record(&o, o.placement());
+    let after = r.placement.clone().unwrap();
+    let m = &after.moves[0];
+    assert_eq!((m.from.as_str(), m.to.as_str()), (wished.pair.as_str(), "p9"));
+    assert_eq!(changes(Some(&before), &r).last().unwrap().reason, "MoveBegun");
+    // Once.
+    assert_eq!(record(&o, Some(&after)).placement.unwrap().moves, after.moves);
+    assert_eq!(before.map_version, after.map_version);
 }

@@ -95,6 +95,16 @@ pub enum Action {
         /// Of these shards.
         shards: SpanSet,
     },
+    /// Begins to compare, of the copies at this end, the rows that the binary logs of both sides have a change of since this position: in the background, and at
+    /// one position.
+    Recheck {
+        /// Where the copies are.
+        at: End,
+        /// Of these shards.
+        shards: SpanSet,
+        /// Where they were equal.
+        since: GtidSet,
+    },
     /// Ends what runs in the background, and forgets what came of it.
     StopWork,
     /// Fails unless none of these servers has a channel of the move. With their locks nobody else sets one up any more.
@@ -135,6 +145,8 @@ pub enum Change {
         /// Which.
         gtid: GtidSet,
     },
+    /// Copies are made database by database after all.
+    CopyRather,
     /// Seeding → Following.
     Follow,
     /// Copies were found equal.
@@ -172,6 +184,7 @@ impl Change {
         match self {
             Self::Seeded { .. } => "Seeded",
             Self::Counted { .. } => "Counted",
+            Self::CopyRather => "CopyRather",
             Self::Follow => "Follow",
             Self::Verified(_) => "Verified",
             Self::Unverified(_) => "Unverified",
@@ -195,6 +208,7 @@ impl Change {
                 let pair = if *end == End::From { &key.from } else { &key.to };
                 moves::counted(p, key, pair, &gtid.to_string())
             }
+            Self::CopyRather => moves::copy_rather(p, key),
             Self::Follow => moves::follow(p, key),
             Self::Verified(shards) => moves::verified(p, key, shards),
             Self::Unverified(shards) => moves::unverified(p, key, shards),
@@ -214,7 +228,11 @@ impl Action {
     pub fn locks(&self) -> Vec<Place> {
         let both = |end: &End| vec![Place::new(*end, 0), Place::new(*end, 1)];
         match self {
-            Self::Record(_) | Self::Confirm(_) | Self::Verify { .. } | Self::StopWork => vec![],
+            Self::Record(_)
+            | Self::Confirm(_)
+            | Self::Verify { .. }
+            | Self::Recheck { .. }
+            | Self::StopWork => vec![],
             Self::Fence { at, .. }
             | Self::Unfence { at, .. }
             | Self::Point { at, .. }

@@ -93,11 +93,20 @@ fn steps(o: &Observed, m: &Move, state: &State, now: Timestamp) -> Vec<Action> {
         }
         // Nor has anybody else anything to do with the move.
         State::Over => vec![unlinked(o), Action::Record(Change::EndMove)],
-        State::NotWanted | State::Superseded(_) | State::RetentionOver => record(Change::CleanUp),
-        State::Seeded { shards, gtid, .. } => record(Change::Seeded {
+        State::NotWanted
+        | State::Superseded(_)
+        | State::RetentionOver
+        | State::Outgrown
+        | State::LogsPurged(_) => record(Change::CleanUp),
+        State::Seeded { shards, gtid, .. } | State::Cloned { shards, gtid } => record(Change::Seeded {
             shards: shards.clone(),
             gtid: gtid.clone(),
         }),
+        // Whoever clones loses the server's lock.
+        State::NotCloneable(_) => vec![
+            Action::Unlinked(vec![Place::new(End::To, 0), Place::new(End::To, 1)]),
+            Action::Record(Change::CopyRather),
+        ],
         State::AllSeeded => record(Change::Follow),
         State::SeedDue { at, shards } => vec![Action::Seed {
             into: *at,
@@ -131,10 +140,16 @@ fn steps(o: &Observed, m: &Move, state: &State, now: Timestamp) -> Vec<Action> {
             source: o.passive(into.other()),
             filter: filter(),
         }],
+        State::Doubted { shards } => record(Change::Unverified(shards.clone())),
         State::Equal { shards, .. } => record(Change::Verified(shards.clone())),
         State::VerifyDue { at, shards } => vec![Action::Verify {
             at: *at,
             shards: shards.clone(),
+        }],
+        State::RecheckDue { at, shards, since } => vec![Action::Recheck {
+            at: *at,
+            shards: shards.clone(),
+            since: since.clone(),
         }],
         State::Ending { at, connection, .. } => vec![Action::EndTransaction {
             at: *at,
@@ -151,6 +166,8 @@ fn steps(o: &Observed, m: &Move, state: &State, now: Timestamp) -> Vec<Action> {
         | State::Undecided(_)
         | State::SeedRefused(_)
         | State::Seeding(_)
+        | State::Cloning
+        | State::CloneFailed(_)
         | State::SeedFailed(_)
         | State::PairNotReady(_)
         | State::PairOpening(_)
@@ -165,7 +182,9 @@ fn steps(o: &Observed, m: &Move, state: &State, now: Timestamp) -> Vec<Action> {
         | State::WaitingForWindow
         | State::BackingOff(_)
         | State::Blocked { .. }
-        | State::CatchingUp { .. } => vec![],
+        | State::CatchingUp { .. }
+        | State::Rechecking(_)
+        | State::NotRechecked(_) => vec![],
     }
 }
 

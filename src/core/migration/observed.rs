@@ -90,6 +90,19 @@ pub struct PairSeen {
     pub two_members: bool,
     /// Its servers; `None` for one that does not answer, or has other data than the record says.
     pub servers: [Option<ServerSeen>; 2],
+    /// What is known of cloning another pair over it.
+    pub clone: CloneSeen,
+}
+
+/// What is known of cloning another pair over this one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CloneSeen {
+    /// Bytes that the CLONE which runs has copied, and that it is going to copy, as far as known.
+    pub running: Option<(u64, u64)>,
+    /// Number and text of the error that ended the last one, a moment ago.
+    pub failed: Option<(u32, String)>,
+    /// Why it can't be done, whatever happens.
+    pub hindered: Option<&'static str>,
 }
 
 impl PairSeen {
@@ -120,6 +133,8 @@ impl PairSeen {
 pub struct ServerSeen {
     /// `gtid_executed`.
     pub executed: GtidSet,
+    /// `gtid_purged`: what it can no longer send.
+    pub purged: GtidSet,
     /// Shards whose databases it has.
     pub has: SpanSet,
     /// Of them, those that are READ ONLY.
@@ -201,8 +216,12 @@ pub enum SeedOutcome {
 pub struct VerifyRun {
     /// Of these shards.
     pub shards: SpanSet,
+    /// Only the rows that were changed since this position, at which they were equal; `None` when it is of all rows.
+    pub since: Option<GtidSet>,
     /// The one position at which both sides are, or were, read.
     pub position: GtidSet,
+    /// From when on what it has found is a moment old: since it began, for one of all rows; since it ended, for a short one.
+    pub when: Timestamp,
     /// How far it is.
     pub outcome: VerifyOutcome,
 }
@@ -232,6 +251,11 @@ pub enum VerifyOutcome {
         error: String,
         /// How often in a row.
         tries: Tries,
+    },
+    /// The binary logs do not tell any more what was changed: only all rows prove anything.
+    Untold {
+        /// Why.
+        why: String,
     },
 }
 
@@ -335,6 +359,21 @@ impl Observed {
     /// No shard goes anywhere.
     pub fn at_rest(&self, m: &Move) -> bool {
         End::BOTH.iter().all(|end| self.bound_for(m, *end).is_empty())
+    }
+    /// The comparison of copies at this end that this operator has begun last. One that was read before these copies were made is of other ones.
+    pub fn compared(&self, m: &Move, at: End) -> Option<&VerifyRun> {
+        let made = Self::counted(m, at);
+        let run = self.verifying.get(at as usize).and_then(Option::as_ref);
+        run.filter(|r| made.is_subset_of(&r.position))
+    }
+    /// What both servers of this end count as executed for the copies there.
+    pub fn counted(m: &Move, at: End) -> GtidSet {
+        let recorded = if at == End::To {
+            &m.seed_gtid
+        } else {
+            &m.opposite_gtid
+        };
+        recorded.parse().unwrap_or_default()
     }
     /// Copies at this end: shards of the move that are placed at the other one.
     pub fn copies(&self, m: &Move, end: End) -> SpanSet {

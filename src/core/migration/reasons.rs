@@ -24,6 +24,8 @@ pub const PAIR_NOT_READY: &str = "PairNotReady";
 pub const CONNECTING: &str = "ConnectingPairs";
 /// A channel has stopped with an error.
 pub const CHANNEL_BROKEN: &str = "ChannelBroken";
+/// Copies lack what can't be had any more from the server that they take from.
+pub const LOGS_PURGED: &str = "LogsPurged";
 /// Copies are being compared.
 pub const VERIFYING: &str = "Verifying";
 /// The comparison came to no end, and is tried again.
@@ -65,3 +67,37 @@ pub const TRANSACTION_ENDED: &str = "TransactionEnded";
 pub const WAY_BACK_ENDED: &str = "WayBackEnded";
 /// Event: nothing is left of the move.
 pub const MOVE_ENDED: &str = "MoveEnded";
+
+/// Those of conditions.
+const ALL: [&str; 25] = [
+    NOT_MOVING,
+    UNDOING,
+    FENCING,
+    OPENING,
+    SEEDING,
+    SEEDING_FAILED,
+    SEEDING_REFUSED,
+    PAIR_NOT_FOUND,
+    UNDECIDED,
+    PAIR_NOT_READY,
+    CONNECTING,
+    CHANNEL_BROKEN,
+    LOGS_PURGED,
+    VERIFYING,
+    VERIFICATION_UNKNOWN,
+    COPIES_DIFFER,
+    WAITING_FOR_APPROVAL,
+    WAITING_FOR_WINDOW,
+    CATCHING_UP,
+    CUTTING_OVER,
+    BATCH_UNDONE,
+    OPEN_TRANSACTIONS,
+    RETAINING,
+    CLEANING_UP,
+    WAITING_FOR_SERVERS,
+];
+
+/// The reason of a condition that is written like this.
+pub fn known(text: &str) -> Option<&'static str> {
+    ALL.into_iter().find(|reason| *reason == text)
+}

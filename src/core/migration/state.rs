@@ -2,7 +2,7 @@
 
 use super::{
     batch, fences,
-    observed::{End, Observed, PairSeen, Place},
+    observed::{End, Observed, PairSeen, Place, SeedOutcome},
     stages,
     wish::Early,
 };
@@ -17,6 +17,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub const RETRY: SignedDuration = SignedDuration::from_secs(5);
 /// The longest time between two of them.
 pub const RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(300);
+/// Shards are cut over when what was changed in them was compared within this time.
+pub const RECENT: SignedDuration = SignedDuration::from_secs(60);
 /// A channel that has stopped with an error for longer than this needs a person.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
@@ -59,6 +61,21 @@ pub enum State {
     Superseded(Early),
     /// Nothing goes anywhere, and nobody knows where some are wished.
     Undecided(SpanSet),
+    /// The whole pair was cloned.
+    Cloned {
+        /// These shards among it.
+        shards: SpanSet,
+        /// What both servers have executed.
+        gtid: GtidSet,
+    },
+    /// It was, before a shard of the move came into being.
+    Outgrown,
+    /// It can't be.
+    NotCloneable(String),
+    /// A try to clone it failed a moment ago.
+    CloneFailed(String),
+    /// The controller of the pair clones it.
+    Cloning,
     /// Copies were completed.
     Seeded {
         /// The end that they are at.
@@ -108,6 +125,8 @@ pub enum State {
         /// For longer than `GRACE`.
         long: bool,
     },
+    /// What the copies lack can't be had any more from where they take it: by the server that takes.
+    LogsPurged(Place),
     /// The channel is stopped without one.
     ChannelStopped(Place),
     /// The channel would have to be set up, and its source does not follow.
@@ -120,6 +139,11 @@ pub enum State {
     ChannelConnecting(Place),
     /// All is kept as it is.
     Retaining,
+    /// Copies that are on record as verified were found different by now, or only all rows can tell.
+    Doubted {
+        /// These.
+        shards: SpanSet,
+    },
     /// Copies were found equal.
     Equal {
         /// The end that they are at.
@@ -171,6 +195,19 @@ pub enum State {
     CatchingUp {
         /// So many transactions.
         lag: u64,
+    },
+    /// What was changed in copies since they were equal is being compared.
+    Rechecking(End),
+    /// Nobody knows whether that is equal.
+    NotRechecked(String),
+    /// It is to be compared.
+    RecheckDue {
+        /// The end that they are at.
+        at: End,
+        /// Of these shards.
+        shards: SpanSet,
+        /// Where they were equal.
+        since: GtidSet,
     },
     /// The next shards are open on the passive server that they leave.
     FencingAhead {
@@ -247,28 +284,36 @@ fn batch_left(o: &Observed, m: &Move) -> Option<End> {
     })
 }
 
-/// Copies that are being made are left alone until they are recorded.
-fn being_made(o: &Observed) -> SpanSet {
+/// Copies that are being made are left alone: all of a move, until all of them are recorded. When more shards come into it, they are made once more.
+/// What an operator that is gone, or has failed, has left of them is not.
+fn being_made(o: &Observed, end: End) -> SpanSet {
+    let run = o.seeding.get(end as usize).and_then(Option::as_ref);
+    let goes_on =
+        run.is_some_and(|r| matches!(r.outcome, SeedOutcome::Running { .. } | SeedOutcome::Done { .. }));
     o.record
         .moves
         .iter()
-        .filter(|m| m.stage == MoveStage::Seeding)
-        .fold(SpanSet::new(), |all, m| {
-            all.union(&moves::set(&m.shards).minus(&moves::set(&m.seeded)))
-        })
+        .filter(|m| m.stage == MoveStage::Seeding && m.seeded != m.shards && (goes_on || m.key() != o.key))
+        .fold(SpanSet::new(), |all, m| all.union(&moves::set(&m.shards)))
+}
+
+/// The controller of that pair shuts what a clone brings before it opens the server.
+fn is_cloned_over(o: &Observed, pair: &str) -> bool {
+    let unseeded = |m: &&Move| m.seeded != m.shards && m.to == pair;
+    moves::cloned_over(&o.record, pair) && o.record.moves.iter().any(|m| unseeded(&m))
 }
 
 /// Rule R3: on each server, whatever the record places elsewhere is READ ONLY.
 fn fences_missing(o: &Observed) -> Vec<On> {
-    let exempt = being_made(o);
     Observed::places()
         .into_iter()
+        .filter(|at| !is_cloned_over(o, o.name(at.end)))
         .filter_map(|at| {
             let server = o.server(at)?;
             let open = fences::shut(&o.record, o.name(at.end))
                 .intersect(&server.has)
                 .minus(&server.shut)
-                .minus(&exempt);
+                .minus(&being_made(o, at.end));
             (!open.is_empty()).then_some((at, open))
         })
         .collect()

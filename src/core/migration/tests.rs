@@ -1,15 +1,17 @@
 //! One test a row of the table in `docs/split.md`, and what stands beside it.
 
+mod clone;
 mod cutover;
 mod link;
+mod progress;
 mod rest;
 
 use super::{
     action::{Action, Change},
     decide::{Decision, decide},
     observed::{
-        ChannelSeen, End, Memory, Observed, PairSeen, Place, Policy, SeedOutcome, SeedRun, ServerSeen,
-        VerifyOutcome, VerifyRun,
+        ChannelSeen, CloneSeen, End, Memory, Observed, PairSeen, Place, Policy, SeedOutcome, SeedRun,
+        ServerSeen, VerifyOutcome, VerifyRun,
     },
     table::ROWS,
     wish::{Course, Early},
@@ -66,6 +68,7 @@ fn tried(count: u32, seconds_ago: i64) -> Tries {
 fn server(has: &[(i32, i32)], shut: &[(i32, i32)]) -> ServerSeen {
     ServerSeen {
         executed: gtids(10),
+        purged: GtidSet::new(),
         has: set(has),
         shut: set(shut),
         follows: false,
@@ -92,6 +95,7 @@ fn pair(servers: [ServerSeen; 2]) -> PairSeen {
         active: 0,
         two_members: true,
         servers: [Some(a), Some(b)],
+        clone: CloneSeen::default(),
     }
 }
 
@@ -161,7 +165,27 @@ fn verified() -> Observed {
     let mut o = following();
     turn(&mut o, &Change::Verified(moving()));
     at(&mut o, b(FROM)).shut = moving();
+    o.verifying = [FROM, TO].map(|_| Some(compared(VerifyOutcome::Equal, 0)));
     o
+}
+
+/// A comparison of all rows of what moves that began so many seconds ago.
+fn compared(outcome: VerifyOutcome, seconds_ago: i64) -> VerifyRun {
+    VerifyRun {
+        shards: moving(),
+        since: None,
+        position: gtids(9),
+        when: ago(seconds_ago),
+        outcome,
+    }
+}
+
+/// One of what was changed since, that ended then.
+fn short(outcome: VerifyOutcome, seconds_ago: i64) -> VerifyRun {
+    VerifyRun {
+        since: Some(gtids(7)),
+        ..compared(outcome, seconds_ago)
+    }
 }
 
 /// These were cut over.
@@ -196,6 +220,7 @@ fn cleaning() -> Observed {
     for end in [FROM, TO] {
         at(&mut o, a(end)).channel = None;
     }
+    o.verifying = [None, None];
     o
 }
 
@@ -265,6 +290,7 @@ fn does(o: &Observed, name: &str, steps: &[Action]) {
 #[test]
 fn every_row_has_a_test_of_its_name() {
     let tests = [
+        include_str!("tests/clone.rs"),
         include_str!("tests/link.rs"),
         include_str!("tests/cutover.rs"),
         include_str!("tests/rest.rs"),

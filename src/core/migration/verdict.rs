@@ -1,7 +1,7 @@
 //! What is said of a move: its condition, and its events.
 
 use super::{
-    observed::{Observed, SeedOutcome, VerifyOutcome},
+    observed::{End, Observed, SeedOutcome, VerifyOutcome},
     reasons,
     state::State,
 };
@@ -65,6 +65,19 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
         State::Seeded { .. } | State::AllSeeded | State::SeedDue { .. } | State::Seeding(_) => {
             working(reasons::SEEDING, progress(o))
         }
+        State::Cloned { .. } | State::Cloning => working(reasons::SEEDING, cloned(o)),
+        State::Outgrown => working(
+            reasons::CLEANING_UP,
+            format!("a shard came into being after {from} was cloned over {to}: the move is begun anew"),
+        ),
+        State::NotCloneable(why) => working(
+            reasons::SEEDING,
+            format!("{from} can't be cloned over {to}, databases are copied one by one: {why}"),
+        ),
+        State::CloneFailed(why) => working(
+            reasons::SEEDING_FAILED,
+            format!("cloning {from} over {to} is tried again: {why}"),
+        ),
         State::SeedFailed(why) => working(reasons::SEEDING_FAILED, format!("tried again: {why}")),
         State::SeedRefused(why) => stalled(reasons::SEEDING_REFUSED, why.clone()),
         State::PairNotReady(end) | State::PairOpening(end) | State::SeedWaits(end) => working(
@@ -94,6 +107,14 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
                 o.pod(*at)
             ),
         ),
+        State::LogsPurged(at) => working(
+            reasons::LOGS_PURGED,
+            format!(
+                "the passive server of {} has purged what the copies on {} lack: they are dropped, and made anew where shards still have to move",
+                o.name(at.end.other()),
+                o.pod(*at)
+            ),
+        ),
         State::ChannelBroken {
             at,
             error: (n, text),
@@ -112,7 +133,15 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
         State::Equal { .. } | State::VerifyDue { .. } | State::Verifying(_) => {
             working(reasons::VERIFYING, compared(o))
         }
-        State::NotVerified(why) => working(
+        State::Doubted { shards } => working(
+            reasons::VERIFYING,
+            format!("the copies of shards {shards} are not known to be equal any more"),
+        ),
+        State::RecheckDue { .. } | State::Rechecking(_) => working(
+            reasons::VERIFYING,
+            "what was changed since the copies were compared is compared".into(),
+        ),
+        State::NotVerified(why) | State::NotRechecked(why) => working(
             reasons::VERIFICATION_UNKNOWN,
             format!("the comparison came to no end and is tried again: {why}"),
         ),
@@ -170,6 +199,18 @@ fn progress(o: &Observed) -> String {
     }
 }
 
+fn cloned(o: &Observed) -> String {
+    let what = format!(
+        "{} is cloned over {}, one server after the other",
+        o.name(End::From),
+        o.name(End::To)
+    );
+    match o.pair(End::To).clone.running {
+        Some((bytes, of)) => format!("{what}: {bytes} of {of} bytes"),
+        None => what,
+    }
+}
+
 fn compared(o: &Observed) -> String {
     let running = o.verifying.iter().flatten().find_map(|r| match r.outcome {
         VerifyOutcome::Running { tables, of } => Some((tables, of)),
@@ -183,10 +224,7 @@ fn compared(o: &Observed) -> String {
 
 fn left(o: &Observed) -> String {
     let left: usize = o.mv().map_or(0, |m| {
-        super::observed::End::BOTH
-            .iter()
-            .map(|end| o.bound_for(m, *end).len())
-            .sum()
+        End::BOTH.iter().map(|end| o.bound_for(m, *end).len()).sum()
     });
     format!("{left} shards are left to be cut over")
 }
@@ -199,6 +237,7 @@ pub fn notes(o: &Observed, state: &State, overall: &Overall) -> Vec<Note> {
             reasons::SEEDING_STARTED,
             format!("shards {shards} are copied to {}", o.name(*at)),
         ),
+        State::NotCloneable(_) => Note::warning(reasons::SEEDING_FAILED, overall.message()),
         State::AllSeeded => Note::normal(
             reasons::SEEDED,
             format!("all copies between {from} and {to} are complete"),
@@ -235,6 +274,14 @@ pub fn notes(o: &Observed, state: &State, overall: &Overall) -> Vec<Note> {
                 format!("copies of {from} and {to} at each other are no longer kept{early}"),
             )
         }
+        State::LogsPurged(at) => Note::warning(
+            reasons::LOGS_PURGED,
+            format!(
+                "the passive server of {} has purged what the copies on {} lack: they are dropped",
+                o.name(at.end.other()),
+                o.pod(*at)
+            ),
+        ),
         State::Over => Note::normal(
             reasons::MOVE_ENDED,
             format!("nothing is left between {from} and {to}"),
@@ -244,7 +291,11 @@ pub fn notes(o: &Observed, state: &State, overall: &Overall) -> Vec<Note> {
             let alarming = matches!(overall, Overall::Stalled { .. })
                 || matches!(
                     state,
-                    State::ChannelBroken { .. } | State::SeedFailed(_) | State::NotVerified(_)
+                    State::ChannelBroken { .. }
+                        | State::SeedFailed(_)
+                        | State::CloneFailed(_)
+                        | State::NotVerified(_)
+                        | State::NotRechecked(_)
                 );
             return if alarming && !told_before {
                 vec![Note::warning(overall.reason(), overall.message())]

@@ -268,6 +268,10 @@ fn early(p: &Placement, m: &Move, wishes: &Wishes, ends: &Ends<'_>, wanted: bool
     wanted.then_some(Early::LinkWanted)
 }
 
+/// A pair is cloned when one shard in so many moves: reading all files is several times as fast as reading rows, and what is not wanted is dropped in
+/// the end.
+const CLONED_FOR: usize = 4;
+
 /// Begins a move for a couple, when the policy allows one more.
 fn begin(p: &Placement, couple: &Couple, ends: &Ends<'_>, policy: Policy, plan: &mut Plan) {
     let (all, rest) = first_runs(&couple.all(), MAX_MOVE_SPANS / 2);
@@ -320,12 +324,25 @@ fn begin(p: &Placement, couple: &Couple, ends: &Ends<'_>, policy: Policy, plan: 
         && moves::of_pair(p, to).next().is_none()
         && !plan.begin.iter().any(|b| b.key.to == *to || b.key.from == *to)
         && ends.held(to).is_some_and(SpanSet::is_empty);
+    let seed = if empty && is_worth_cloning(p, from, &all) {
+        Seed::Physical
+    } else {
+        Seed::PerDatabase
+    };
     plan.begin.push(Begin {
         key: MoveKey::new(from, to),
         shards: all,
-        seed: if empty { Seed::Physical } else { Seed::PerDatabase },
+        seed,
     });
     couple.hold(plan, &rest, &Why::TooManyRuns);
+}
+
+/// Of the shards that the servers of `from` have, those that move are one in [`CLONED_FOR`] at least. What other moves keep there counts: a clone copies
+/// everything.
+fn is_worth_cloning(p: &Placement, from: &str, moving: &SpanSet) -> bool {
+    let placed = placement::shards(p, |s| s.pair == from);
+    let held = moves::of_pair(p, from).fold(placed, |all, m| all.union(&moves::set(&m.shards)));
+    moving.len() * CLONED_FOR >= held.len()
 }
 
 impl Plan {

@@ -52,11 +52,15 @@ pub fn moved(p: &Placement, m: &Move) -> SpanSet {
     gone.union(&placed_at(p, m, &m.from).intersect(&opposite))
 }
 
+/// The pair that is being cloned over `pair`, if one is.
+pub fn cloned_from<'a>(p: &'a Placement, pair: &str) -> Option<&'a str> {
+    let clone = |m: &&Move| m.to == pair && m.seed == Seed::Physical && m.stage == MoveStage::Seeding;
+    p.moves.iter().find(clone).map(|m| m.from.as_str())
+}
+
 /// Whether `pair` is being cloned over: whatever is created there now would be lost.
 pub fn cloned_over(p: &Placement, pair: &str) -> bool {
-    p.moves
-        .iter()
-        .any(|m| m.to == pair && m.seed == Seed::Physical && m.stage == MoveStage::Seeding)
+    cloned_from(p, pair).is_some()
 }
 
 /// What of `held`, the databases on a server of `pair`, the clean-up of a move drops there (rule R6): its own copies, and at a pair that it
@@ -161,6 +165,20 @@ pub fn seeded(p: &Placement, key: &MoveKey, done: &SpanSet, gtid: &str) -> Resul
             count(m, &copies, gtid)?;
         }
         m.seeded = set(&m.seeded).union(done).to_vec();
+        Ok(())
+    })
+}
+
+/// Copies are made database by database after all: the pair that they go to can't be cloned over. Nothing was brought there.
+///
+/// # Errors
+/// [`Error::NothingToDo`] when it is not being cloned over, or copies are on record; [`Error::NoMove`], [`Error::WrongStage`]; those of [`check`].
+pub fn copy_rather(p: &Placement, key: &MoveKey) -> Result<Placement, Error> {
+    edit(p, key, &[MoveStage::Seeding], |m| {
+        if m.seed != Seed::Physical || !m.seeded.is_empty() {
+            return Err(Error::NothingToDo(key.clone()));
+        }
+        m.seed = Seed::PerDatabase;
         Ok(())
     })
 }

@@ -44,6 +44,17 @@ pub struct ClusterSeen {
     pub tables_hash: Option<String>,
     /// The tables that are asked for now.
     pub tables: TablesSeen,
+    /// Why shards of the range do not set out for the pair where they are wished; `None` when they do, or are there.
+    pub held_back: Option<HeldBack>,
+}
+
+/// Why shards do not set out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// For people.
+    pub why: String,
+    /// It does not pass by itself.
+    pub refused: bool,
 }
 
 /// A pair that a range may lie on.

@@ -18,8 +18,10 @@ pub const CREATING_DATABASES: &str = "CreatingDatabases";
 pub const PUBLISHING_MAP: &str = "PublishingMap";
 /// Tables are being created in shards that are served already.
 pub const ROLLING_OUT_TABLES: &str = "RollingOutTables";
-/// `pairRef` names another pair than the one that serves.
-pub const MIGRATION_NOT_SUPPORTED: &str = "MigrationNotSupported";
+/// `pairRef` names another pair than the one that serves, and the shards have not set out yet.
+pub const WAITING_FOR_MOVE: &str = "WaitingForMove";
+/// They cannot set out as things are.
+pub const MOVE_REFUSED: &str = "MoveRefused";
 /// Databases of served shards are not on the server.
 pub const DATABASE_MISSING: &str = "DatabaseMissing";
 /// Databases of a shard are on several pairs.

@@ -2,20 +2,21 @@
 
 use super::{
     decide::{Plan, Work},
-    observed::Observed,
+    observed::{ClusterSeen, Observed},
     reasons,
 };
 use crate::{
     api::{
-        Placement, ShardRangeStatus, ShardSpan,
+        MoveKey, MoveStage, Placement, ShardRangeStatus, ShardSpan,
         conditions::{self, Overall, Said as Condition},
-        shard_range::ServedSpan,
+        shard_range::{MoveHealth, MovePhase, RangeMigration, ServedSpan},
     },
     core::{
         claims::Verdict,
         cluster::observed::{Checked, TablesSeen},
+        migration,
         note::Note,
-        placement,
+        placement::{self, moves},
         spans::SpanSet,
     },
 };
@@ -76,6 +77,7 @@ pub fn say(o: &Observed, plan: &Plan, outcome: &Outcome, now: Timestamp) -> Said
         status.served_by = served_by(record, &serving);
         status.served_by_summary = summary(&status.served_by);
         status.progress = progress(serving.intersect(&wanted).len(), wanted.len());
+        ended(record, &o.name, &mut status.migration);
         // Shards that came from another range may have other tables, until they were looked at.
         let before: SpanSet = spans(&o.before.served_by);
         if !serving.is_subset(&before) {
@@ -224,13 +226,7 @@ fn overall(
         s.pair != o.spec.pair_ref.name
     }));
     if !misplaced.is_empty() {
-        return stalled(
-            reasons::MIGRATION_NOT_SUPPORTED,
-            format!(
-                "`spec.pairRef` says {}, the shards are served by {} and stay there: moving them is not supported yet",
-                o.spec.pair_ref.name, status.served_by_summary
-            ),
-        );
+        return moving(o, cluster, record_or_none, status, &misplaced);
     }
     let missing = match (outcome.looked, was_missing(o)) {
         (true, _) => (!outcome.missing.is_empty()).then(|| missing_message(&outcome.missing)),
@@ -304,6 +300,65 @@ fn overall(
     Overall::Ready {
         reason: reasons::SERVING,
         message: format!("{} shards are served by {pair}{note}", serving.len()),
+    }
+}
+
+/// Shards are served by another pair than the one where they are wished.
+fn moving(
+    o: &Observed,
+    cluster: &ClusterSeen,
+    record: &Placement,
+    status: &ShardRangeStatus,
+    misplaced: &SpanSet,
+) -> Overall {
+    let wished = &o.spec.pair_ref.name;
+    let found = record.moves.iter().find(|m| {
+        m.other_end(wished).is_some()
+            && m.stage != MoveStage::CleaningUp
+            && moves::set(&m.shards).overlaps(misplaced)
+    });
+    // What the move itself says of it, once it has.
+    if let Some(m) = found {
+        let said = status
+            .migration
+            .as_ref()
+            .filter(|s| (&s.from, &s.to) == (&m.from, &m.to));
+        let Some((said, reason)) = said.and_then(|s| Some((s, migration::reasons::known(&s.reason)?))) else {
+            return working(
+                migration::reasons::SEEDING,
+                format!("shards {misplaced} set out for {wished}"),
+            );
+        };
+        return match said.state {
+            MoveHealth::Stalled => stalled(reason, said.waits_for.clone()),
+            _ => working(reason, said.waits_for.clone()),
+        };
+    }
+    match &cluster.held_back {
+        Some(h) if h.refused => stalled(reasons::MOVE_REFUSED, h.why.clone()),
+        Some(h) => working(reasons::WAITING_FOR_MOVE, h.why.clone()),
+        None => working(
+            reasons::WAITING_FOR_MOVE,
+            format!("shards {misplaced} set out for {wished} in a moment"),
+        ),
+    }
+}
+
+/// A move that is over says so, and what it said of the write block stays.
+fn ended(record: &Placement, range: &str, migration: &mut Option<RangeMigration>) {
+    let Some(m) = migration else {
+        return;
+    };
+    let mine = placement::of_range(record, range);
+    let on_record = moves::find(record, &MoveKey::new(&m.from, &m.to))
+        .is_some_and(|found| moves::set(&found.shards).overlaps(&mine));
+    if !on_record {
+        m.phase = MovePhase::Ended;
+        m.state = MoveHealth::Ready;
+        migration::reasons::NOT_MOVING.clone_into(&mut m.reason);
+        "Ended".clone_into(&mut m.progress);
+        m.waits_for.clear();
+        (m.eta_seconds, m.lag_transactions, m.retain_until) = (None, None, None);
     }
 }
 

@@ -1,13 +1,16 @@
 use super::{
-    observed::{ClusterSeen, Observed, PairSeen},
+    observed::{ClusterSeen, HeldBack, Observed, PairSeen},
     *,
 };
 use crate::{
-    api::{Placement, ShardRange, ShardRangeStatus, ShardSpan, conditions, shard_range::DeletionPolicy},
+    api::{
+        Placement, Seed, ShardRange, ShardRangeStatus, ShardSpan, conditions,
+        shard_range::{DeletionPolicy, MoveHealth, MovePhase, RangeMigration},
+    },
     core::{
         claims::Verdict,
         cluster::observed::{Checked, TablesSeen},
-        placement,
+        placement::{self, moves},
         spans::SpanSet,
         tables,
     },
@@ -48,6 +51,7 @@ fn seen(record: Option<Placement>) -> Observed {
             record,
             verdict: Verdict::Accepted,
             ambiguous: SpanSet::new(),
+            held_back: None,
             tables_hash: Some(set.hash().to_owned()),
             tables: TablesSeen::Set {
                 set,
@@ -256,15 +260,64 @@ fn a_missing_database_is_reported_until_it_is_back() {
 }
 
 #[test]
-fn another_pair_ref_does_nothing_and_says_so() {
+fn shards_that_are_wished_elsewhere_say_what_they_wait_for() {
     let mut o = ready();
     o.spec.pair_ref.name = "p1".into();
     let s = idle(&o);
-    assert_eq!(words(&s), ("stalled", "MigrationNotSupported".into()));
+    assert_eq!(words(&s), ("working", "WaitingForMove".into()));
     assert_eq!(
         (kinds(&plan(&o)), s.status.served_by_summary.as_str()),
         (vec![], "p0:0-511")
     );
+    let held = |o: &mut Observed, refused| {
+        o.cluster.as_mut().unwrap().held_back = Some(HeldBack {
+            why: "it is busy".into(),
+            refused,
+        });
+    };
+    held(&mut o, false);
+    assert_eq!(words(&idle(&o)), ("working", "WaitingForMove".into()));
+    held(&mut o, true);
+    assert_eq!(words(&idle(&o)), ("stalled", "MoveRefused".into()));
+}
+
+#[test]
+fn a_move_is_said_in_its_own_words_and_stays_when_it_is_over() {
+    let mut o = ready();
+    o.spec.pair_ref.name = "p1".into();
+    let moving = moves::begin_move(&served(), "p0", "p1", &set(0, 511), Seed::PerDatabase).unwrap();
+    o.cluster.as_mut().unwrap().record = Some(moving);
+    assert_eq!(words(&idle(&o)), ("working", "Seeding".into()));
+    let mut migration = RangeMigration {
+        from: "p0".into(),
+        to: "p1".into(),
+        seed: Seed::PerDatabase,
+        phase: MovePhase::Following,
+        state: MoveHealth::Stalled,
+        reason: "CopiesDiffer".into(),
+        waits_for: "look".into(),
+        progress: "Following 0/512".into(),
+        shards: 512,
+        shards_moved: 0,
+        bytes_copied: 1,
+        bytes_total: 1,
+        eta_seconds: None,
+        lag_transactions: Some(3),
+        retain_until: None,
+        write_block: None,
+    };
+    o.before.migration = Some(migration.clone());
+    let s = idle(&o);
+    assert_eq!(words(&s), ("stalled", "CopiesDiffer".into()));
+    assert_eq!(s.status.migration, o.before.migration);
+    migration.state = MoveHealth::Working;
+    o.before.migration = Some(migration);
+    assert_eq!(words(&idle(&o)), ("working", "CopiesDiffer".into()));
+    // Off the record.
+    o.cluster.as_mut().unwrap().record = Some(served());
+    let over = idle(&o).status.migration.unwrap();
+    assert_eq!((over.phase, over.lag_transactions), (MovePhase::Ended, None));
+    assert_eq!(over.progress, "Ended");
 }
 
 #[test]

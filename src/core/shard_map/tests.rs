@@ -41,6 +41,7 @@ fn spec() -> ShardClusterSpec {
         }),
         layout: None,
         shard_map: None,
+        migration: crate::api::shard_cluster::Migration::default(),
     }
 }
 fn span(first: i32, last: i32, pair: &str, state: SpanState) -> PlacedSpan {

@@ -70,6 +70,7 @@ pub fn act(w: &mut World, op: usize, step: Step, plans: &mut Plans, without: Wit
         Step::Remove(at) => w.server_mut(at).channel = None,
         Step::Seed(shards) => w.ops[op].seeding = Seeding::Running(shards),
         Step::Verify(end, shards) => w.ops[op].verifying[end] = Verifying::Running(shards),
+        Step::Recheck(end, shards) => w.ops[op].verifying[end] = Verifying::Short(shards),
         Step::StopWork => {
             w.ops[op].seeding = Seeding::None;
             w.ops[op].verifying = [Verifying::None; 2];

@@ -4,7 +4,7 @@ use super::{
     acts,
     broken::Broken,
     safeguards::Without,
-    world::{COMMITS, Run, Seeding, Shards, Verifying, World, of},
+    world::{COMMITS, Mysqld, Run, Seeding, Shards, Verifying, World, of},
 };
 
 /// A client with whatever map commits to this shard at this pair, and is told OK.
@@ -23,6 +23,16 @@ pub fn commit(w: &mut World, pair: usize, shard: u8) -> bool {
     s.rows |= new;
     w.acked |= new;
     true
+}
+
+/// What an operator has found equal it has found some time ago: as good as one that was started anew knows it.
+pub fn age(w: &mut World, op: usize, end: usize) -> bool {
+    let o = &mut w.ops[op];
+    let old = o.plan == 0 && o.verifying[end].equal() != 0;
+    if old {
+        o.verifying[end] = Verifying::None;
+    }
+    old
 }
 
 /// The passive server applies what the active one has.
@@ -52,7 +62,7 @@ pub fn pull(w: &mut World, at: usize) -> bool {
         return false;
     }
     let s = w.server_mut(at);
-    if new & of(c.filter & !s.has) != 0 {
+    if source.purged & new != 0 || new & of(c.filter & !s.has) != 0 {
         s.channel = Some(super::world::Channel {
             run: Run::Broken,
             ..c
@@ -142,6 +152,25 @@ fn changed(w: &mut World) {
     }
 }
 
+/// It makes the passive server anew from the active one, which it is no member for then; there are no channels on it, and no logs.
+pub fn rebuild(w: &mut World, pair: usize, without: Without) -> bool {
+    let p = &mut w.pairs[pair];
+    if !p.active().up || !p.open || p.two {
+        return false;
+    }
+    let active = *p.active();
+    let s = &mut p.servers[1 - usize::from(p.active)];
+    *s = Mysqld {
+        up: true,
+        channel: None,
+        purged: active.executed,
+        ..active
+    };
+    let at = 2 * pair + 1 - usize::from(p.active);
+    w.disconnect(at, None, without);
+    true
+}
+
 /// mysqld ends. Its channel does not start by itself, and has no filter then.
 pub fn crash(w: &mut World, at: usize, without: Without) {
     let s = w.server_mut(at);
@@ -185,10 +214,12 @@ pub fn copied(w: &mut World, op: usize) -> Option<Result<(), Broken>> {
     })
 }
 
-/// A comparison ends: both sides were read at one position.
+/// A comparison ends: both sides were read at one position. A short one finds what a whole one finds, but for what was there before.
 pub fn compared(w: &mut World, op: usize, end: usize, without: Without) -> bool {
-    let Verifying::Running(shards) = w.ops[op].verifying[end] else {
-        return false;
+    let (shards, equal) = match w.ops[op].verifying[end] {
+        Verifying::Running(shards) => (shards, Verifying::Equal(shards)),
+        Verifying::Short(shards) => (shards, Verifying::Checked(shards)),
+        _ => return false,
     };
     let source = *w.pairs[1 - end].passive();
     let copies = &w.pairs[end].servers;
@@ -196,7 +227,7 @@ pub fn compared(w: &mut World, op: usize, end: usize, without: Without) -> bool 
         |at: usize| copies[at].up && copies[at].executed & of(shards) == source.executed & of(shards);
     if !source.up || !at_one(0) || !at_one(1) {
         if without.is(Without::Unknown) {
-            w.ops[op].verifying[end] = Verifying::Equal(shards);
+            w.ops[op].verifying[end] = equal;
             return true;
         }
         return false;
@@ -209,7 +240,7 @@ pub fn compared(w: &mut World, op: usize, end: usize, without: Without) -> bool 
         .filter(|k| shards & 1 << k != 0 && differ(*k))
         .fold(0, |all, k| all | 1 << k);
     w.ops[op].verifying[end] = if different == 0 {
-        Verifying::Equal(shards)
+        equal
     } else {
         Verifying::Different(different)
     };

@@ -8,7 +8,7 @@ use super::{
     observe::View,
     plans::{Plans, Step},
     safeguards::Without,
-    world::{Run, Verifying, World},
+    world::{Run, World},
 };
 
 /// Something that happens.
@@ -51,6 +51,11 @@ pub enum Move {
         op: usize,
         end: usize,
     },
+    /// Time passes since it was.
+    Aged {
+        op: usize,
+        end: usize,
+    },
     Commit {
         pair: usize,
         shard: u8,
@@ -63,6 +68,8 @@ pub enum Move {
     Joined(usize),
     Left(usize),
     Failover(usize),
+    /// The passive server is made anew.
+    Rebuilt(usize),
     Crash(usize),
     /// An operator can no longer reach a server.
     Cut {
@@ -114,6 +121,9 @@ pub fn next(w: &World, plans: &mut Plans, without: Without) -> Vec<Next> {
         with(Move::Left(pair), &|n| events::leave(n, pair));
         with(Move::Failover(pair), &|n| {
             fault(n, |b| &mut b.failovers) && events::fail_over(n, pair, without)
+        });
+        with(Move::Rebuilt(pair), &|n| {
+            take(&mut n.left.rebuilds) && events::rebuild(n, pair, without)
         });
     }
     for at in 0..4 {
@@ -180,16 +190,12 @@ fn narrow(n: &mut World, at: usize, shard: u8) -> bool {
     true
 }
 
-/// A row behind our back, in a copy that is not known to be equal: nothing could find it later.
+/// A row behind our back, in a copy that nobody has found equal a moment ago: nothing could find it later.
 fn strange(n: &mut World, at: usize, shard: u8) -> bool {
     let bit = 1 << shard;
-    let found = n.ops.iter().any(|o| {
-        o.verifying
-            .iter()
-            .any(|v| matches!(v, Verifying::Equal(s) if s & bit != 0))
-    });
+    let found = n.ops.iter().any(|o| o.verifying[at / 2].equal() & bit != 0);
     let copy = n.server(at).has & bit & !n.record.placed(at / 2) != 0;
-    let may = copy && n.record.verified & bit == 0 && !found && fault(n, |b| &mut b.strange_rows);
+    let may = copy && !found && fault(n, |b| &mut b.strange_rows);
     if may {
         n.server_mut(at).rows |= 1 << (4 + shard);
     }
@@ -201,6 +207,10 @@ fn operator(w: &World, op: usize, plans: &mut Plans, without: Without, out: &mut
         let mut n = *w;
         if events::compared(&mut n, op, end, without) {
             out.push((Move::Compared { op, end }, n, None));
+        }
+        let mut n = *w;
+        if fault(&mut n, |b| &mut b.moments) && events::age(&mut n, op, end) {
+            out.push((Move::Aged { op, end }, n, None));
         }
     }
     let mut n = *w;

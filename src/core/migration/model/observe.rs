@@ -2,7 +2,7 @@
 
 use super::{
     plans::Edit,
-    world::{Pair, Record, Run, Seeding, Shards, Txs, Verifying, World},
+    world::{COMMITS, Pair, Record, Run, Seeding, Shards, Txs, Verifying, World},
 };
 use crate::{
     api::{Move, MoveKey, MoveStage, PlacedSpan, Placement, Seed, SpanState},
@@ -12,8 +12,8 @@ use crate::{
             action::Change,
             batch::{self, Cost},
             observed::{
-                ChannelSeen, End, Memory, Observed, PairSeen, Policy, SeedOutcome, SeedRun, ServerSeen,
-                VerifyOutcome, VerifyRun,
+                ChannelSeen, CloneSeen, End, Memory, Observed, PairSeen, Policy, SeedOutcome, SeedRun,
+                ServerSeen, VerifyOutcome, VerifyRun,
             },
             wish::{Course, Early},
         },
@@ -46,10 +46,13 @@ impl View {
         let counted = w.record.stage.is_none() || w.record.opposite_gtid.is_some();
         for (i, p) in pairs.iter_mut().enumerate() {
             p.read = None;
+            let taker = w.pairs[1 - i].active().executed;
             for (k, s) in p.servers.iter_mut().enumerate() {
                 s.up = w.reaches(op, 2 * i + k);
                 s.rows = 0;
                 if counted {
+                    // All that matters of it is whether the other pair can still take from it.
+                    s.purged = if s.purged & !taker == 0 { 0 } else { COMMITS };
                     s.executed = 0;
                 }
             }
@@ -202,7 +205,7 @@ pub fn observed(v: &View) -> Observed {
         course,
         ends: [pair(v, 0), pair(v, 1)],
         seeding: [None, seeding(v.seeding)],
-        verifying: v.verifying.map(verifying),
+        verifying: v.verifying.map(|run| verifying(run, now(v))),
         policy: Policy {
             manual: false,
             approved: false,
@@ -232,6 +235,7 @@ fn pair(v: &View, i: usize) -> PairSeen {
         let active = usize::from(p.active) == at;
         s.up.then(|| ServerSeen {
             executed: gtids(s.executed),
+            purged: gtids(s.purged),
             has: set(s.has),
             shut: set(s.shut),
             follows: !active && p.active().up,
@@ -252,6 +256,7 @@ fn pair(v: &View, i: usize) -> PairSeen {
         active: p.active.into(),
         two_members: p.two,
         servers: [server(0), server(1)],
+        clone: CloneSeen::default(),
     }
 }
 
@@ -267,11 +272,12 @@ fn seeding(s: Seeding) -> Option<SeedRun> {
     })
 }
 
-fn verifying(s: Verifying) -> Option<VerifyRun> {
+/// Whatever an operator remembers of it, it was a moment ago.
+fn verifying(s: Verifying, when: Timestamp) -> Option<VerifyRun> {
     let (shards, outcome) = match s {
         Verifying::None => return None,
-        Verifying::Running(s) => (s, VerifyOutcome::Running { tables: 0, of: 0 }),
-        Verifying::Equal(s) => (s, VerifyOutcome::Equal),
+        Verifying::Running(s) | Verifying::Short(s) => (s, VerifyOutcome::Running { tables: 0, of: 0 }),
+        Verifying::Equal(s) | Verifying::Checked(s) => (s, VerifyOutcome::Equal),
         Verifying::Different(s) => {
             let tables = vec!["db00000.t".to_owned()];
             let shards = set(s);
@@ -280,7 +286,10 @@ fn verifying(s: Verifying) -> Option<VerifyRun> {
     };
     Some(VerifyRun {
         shards: set(shards),
-        position: gtids(super::world::COMMITS),
+        // What is different is so, whichever of them has found it.
+        since: (!matches!(s, Verifying::Running(_) | Verifying::Equal(_))).then(|| gtids(0)),
+        position: gtids(COMMITS),
+        when,
         outcome,
     })
 }

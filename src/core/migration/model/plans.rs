@@ -54,6 +54,7 @@ pub enum Step {
     Remove(usize),
     Seed(Shards),
     Verify(usize, Shards),
+    Recheck(usize, Shards),
     StopWork,
     /// None of these has a channel.
     Unlinked(u8),
@@ -156,7 +157,7 @@ impl Plans {
 /// The servers that a step needs the locks of.
 pub fn locks(step: Step) -> u8 {
     match step {
-        Step::Record(_) | Step::Confirm | Step::Verify(..) | Step::StopWork => 0,
+        Step::Record(_) | Step::Confirm | Step::Verify(..) | Step::Recheck(..) | Step::StopWork => 0,
         Step::Fence(at, _)
         | Step::Unfence(at, _)
         | Step::Point { at, .. }
@@ -208,6 +209,7 @@ fn step(o: &Observed, action: &Action) -> Step {
             Step::Seed(set(shards))
         }
         Action::Verify { at, shards } => Step::Verify(*at as usize, set(shards)),
+        Action::Recheck { at, shards, .. } => Step::Recheck(*at as usize, set(shards)),
         Action::StopWork => Step::StopWork,
         Action::Unlinked(all) => Step::Unlinked(all.iter().fold(0, |all, p| all | 1 << at(p))),
         Action::Drop { at: p, shards } => Step::Drop(at(p), set(shards)),
@@ -224,6 +226,8 @@ fn edit(o: &Observed, change: &Change) -> Edit {
     match change {
         Change::Seeded { shards, gtid } => Edit::Seeded(set(shards), observe::txs(gtid)),
         Change::Counted { end, gtid } => Edit::Counted(*end as usize, observe::txs(gtid)),
+        // Whole pairs are cloned in the model of a pair.
+        Change::CopyRather => panic!("{change:?}"),
         Change::Follow => Edit::Follow,
         Change::Verified(shards) => Edit::Verified(set(shards)),
         Change::Unverified(shards) => Edit::Unverified(set(shards)),

@@ -37,6 +37,8 @@ pub enum Without {
     CutOverFirst,
     /// R4: copies are taken for equal.
     Verification,
+    /// R4: copies that were equal once are taken for equal.
+    Recheck,
     /// R4: a comparison that came to no end counts as equal.
     Unknown,
     /// R4: the wait does not look at the filter.
@@ -63,6 +65,8 @@ pub enum Without {
     Repointed,
     /// The move ends while a pair is being opened by an earlier record.
     PairsOpen,
+    /// Copies wait for what their source can't send any more.
+    Purged,
 }
 
 impl Without {
@@ -74,7 +78,7 @@ impl Without {
     pub fn asks_for_rest(self) -> bool {
         matches!(
             self,
-            Self::Nothing | Self::Passive | Self::Opens | Self::Repointed | Self::PairsOpen
+            Self::Nothing | Self::Passive | Self::Opens | Self::Repointed | Self::PairsOpen | Self::Purged
         )
     }
 
@@ -93,6 +97,7 @@ impl Without {
                     Self::ChannelsFirst if cleaning => s.channel = None,
                     Self::Seen if cleaning && !s.up => (s.up, s.channel) = (true, None),
                     Self::Opens => s.shut &= shut,
+                    Self::Purged => s.purged = 0,
                     Self::DefaultClosed if usize::from(active) != i => s.shut |= s.has & v.record.verified,
                     Self::Repointed if usize::from(active) != i => s.channel = None,
                     _ => {}
@@ -108,9 +113,12 @@ impl Without {
                 }
             }
         }
+        if self == Self::Recheck && v.record.verified != 0 {
+            v.verifying = [super::world::Verifying::Checked(v.record.verified); 2];
+        }
         if self == Self::Verification && v.record.stage == Some(MoveStage::Following) {
             for (end, run) in v.verifying.iter_mut().enumerate() {
-                *run = super::world::Verifying::Equal(BOTH & !v.record.placed(end) & !v.record.verified);
+                *run = super::world::Verifying::Equal(BOTH & !v.record.placed(end));
             }
         }
         v
@@ -146,7 +154,9 @@ impl Without {
                     steps.swap(i, i + 1);
                 }
             }
-            Self::Unverified => steps.retain(|s| !matches!(s, Step::Record(Edit::Unverified(_)))),
+            Self::Unverified => {
+                steps.retain(|s| !matches!(s, Step::Record(Edit::Unverified(_)) | Step::StopWork));
+            }
             Self::Passive => {
                 for s in &mut steps {
                     if let Step::Point { to, .. } = s {

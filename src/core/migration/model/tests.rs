@@ -4,7 +4,7 @@ use super::{
     broken::Broken,
     explore::{Report, explore},
     safeguards::Without,
-    world::{Budget, World},
+    world::{Budget, Op, World},
 };
 
 /// No search is larger.
@@ -37,6 +37,7 @@ fn all_kinds(b: Budget) -> Budget {
         breaks: b.faults,
         narrowed: b.faults,
         strange_rows: b.faults,
+        moments: b.faults,
         lost_writes: b.faults,
         ..b
     }
@@ -84,6 +85,14 @@ fn failover(b: Budget) -> Budget {
     }
 }
 
+/// A failover, after which the former active server is made anew from the new one.
+fn rebuild(b: Budget) -> Budget {
+    Budget {
+        rebuilds: 1,
+        ..failover(b)
+    }
+}
+
 fn wish(b: Budget) -> Budget {
     Budget {
         wishes: b.faults,
@@ -110,6 +119,11 @@ fn one_operator_and_two_faults() {
     let start = World::verified(2, short(crash(failover(one(2)))));
     holds("a crash and a failover", start);
     holds("the wish goes back and forth", World::verified(1, wish(one(2))));
+    holds("a server is made anew", World::verified(1, rebuild(one(1))));
+    holds(
+        "a server is made anew, afterwards",
+        World::arrived(rebuild(one(1))),
+    );
 }
 
 #[test]
@@ -228,6 +242,16 @@ fn what_differs_is_not_cut_over() {
     let start = World::seeded(2, strange);
     needs(Without::Verification, start, Broken::Unequal);
     needs(Without::Unknown, start, Broken::Unequal);
+    let mut later = World::verified(2, strange);
+    later.ops = [Op::default(); 2];
+    holds("copies are changed later", later);
+    needs(Without::Recheck, later, Broken::Unequal);
+    let moment = Budget {
+        moments: 1,
+        faults: 2,
+        ..strange
+    };
+    holds("a moment passes", World::verified(1, moment));
     let narrowed = Budget {
         narrowed: 1,
         ..one(1)
@@ -260,5 +284,7 @@ fn everything_comes_to_rest_and_no_channel_acknowledges() {
     needs(Without::Repointed, start, Broken::NeverSettles);
     needs(Without::Opens, start, Broken::NeverSettles);
     needs(Without::PairsOpen, start, Broken::NeverSettles);
+    let start = World::verified(1, rebuild(one(1)));
+    needs(Without::Purged, start, Broken::NeverSettles);
     needs(Without::Passive, World::begun(2, one(0)), Broken::NeverSettles);
 }

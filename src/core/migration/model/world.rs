@@ -49,6 +49,8 @@ pub struct Mysqld {
     pub up: bool,
     /// What it counts as executed.
     pub executed: Txs,
+    /// Of that, what it can't send.
+    pub purged: Txs,
     /// What its tables have.
     pub rows: Txs,
     /// Databases that it has.
@@ -130,7 +132,22 @@ pub enum Verifying {
     None,
     Running(Shards),
     Equal(Shards),
+    /// What was changed is compared.
+    Short(Shards),
+    /// That was equal.
+    Checked(Shards),
+    /// Whichever of the two.
     Different(Shards),
+}
+
+impl Verifying {
+    /// Shards that were found equal a moment ago.
+    pub fn equal(self) -> Shards {
+        match self {
+            Self::Equal(s) | Self::Checked(s) => s,
+            _ => 0,
+        }
+    }
 }
 
 /// An operator, in the middle of a pass or between two. One that is paused is one whose next step comes late.
@@ -175,10 +192,13 @@ pub struct Budget {
     pub crashes: u8,
     pub cuts: u8,
     pub failovers: u8,
+    pub rebuilds: u8,
     pub wishes: u8,
     pub breaks: u8,
     pub narrowed: u8,
     pub strange_rows: u8,
+    /// What was found equal a moment ago is so no more, for all that is known.
+    pub moments: u8,
     pub lost_writes: u8,
     pub commits: u8,
     /// The old copies are kept for ever.
@@ -206,6 +226,7 @@ impl World {
         let server = |has| Mysqld {
             up: true,
             executed: 0,
+            purged: 0,
             rows: 0,
             has,
             shut: 0,
@@ -240,6 +261,7 @@ impl World {
     /// Copies are made and verified, channels run, and nothing was cut over.
     pub fn verified(size: u8, left: Budget) -> Self {
         let mut w = Self::begun(size, left);
+        w.checked(1);
         w.record = Record {
             stage: Some(MoveStage::Following),
             seeded: BOTH,
@@ -266,6 +288,7 @@ impl World {
     /// The same before they were compared.
     pub fn seeded(size: u8, left: Budget) -> Self {
         let mut w = Self::verified(size, left);
+        w.ops = [Op::default(); 2];
         w.record.verified = 0;
         w.pairs[0].servers[1].shut = 0;
         w
@@ -275,12 +298,21 @@ impl World {
     pub fn returning(size: u8, left: Budget) -> Self {
         let mut w = Self::arrived(left);
         (w.wish, w.size) = (0, size);
+        w.checked(0);
         w
+    }
+
+    /// Whatever copies this pair has were compared a moment ago, by any operator.
+    fn checked(&mut self, pair: usize) {
+        for op in &mut self.ops {
+            op.verifying[pair] = Verifying::Checked(BOTH);
+        }
     }
 
     /// Everything was cut over, and the way back is open.
     pub fn arrived(left: Budget) -> Self {
         let mut w = Self::verified(2, left);
+        w.ops = [Op::default(); 2];
         w.record.at_to = BOTH;
         w.record.stage = Some(MoveStage::Retaining);
         for (p, shut) in [(0, BOTH), (1, 0)] {
@@ -362,9 +394,11 @@ fn order(op: &Op) -> (u16, [u8; 6]) {
     };
     let verifying = |v| match v {
         Verifying::None => 0,
-        Verifying::Running(s) => 1 + s,
-        Verifying::Equal(s) => 5 + s,
-        Verifying::Different(s) => 9 + s,
+        Verifying::Running(s) => s,
+        Verifying::Equal(s) => 3 + s,
+        Verifying::Short(s) => 6 + s,
+        Verifying::Checked(s) => 9 + s,
+        Verifying::Different(s) => 12 + s,
     };
     let bits =
         u8::from(op.fresh) | u8::from(op.pairs) << 1 | u8::from(op.batch) << 2 | u8::from(op.started) << 3;

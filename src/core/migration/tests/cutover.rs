@@ -191,6 +191,85 @@ fn catching_up() {
 }
 
 #[test]
+fn recheck_due() {
+    let recheck = |at, shards: &[(i32, i32)], since| Action::Recheck {
+        at,
+        shards: set(shards),
+        since,
+    };
+    // One of all rows counts from when it began, a short one from when it ended; the next one looks at what was changed since either.
+    for run in [compared, short] {
+        let mut o = verified();
+        o.verifying[1] = Some(run(VerifyOutcome::Equal, 59));
+        row(&o, "CuttingOver");
+        o.verifying[1] = Some(run(VerifyOutcome::Equal, 60));
+        does(&o, "RecheckDue", &[recheck(TO, &[MOVING], gtids(9))]);
+        // Nobody works while anything else is waited for.
+        let waits = [
+            |o: &mut Observed| o.policy.manual = true,
+            |o: &mut Observed| o.policy.window = false,
+            |o: &mut Observed| o.memory.undone = tried(3, 1),
+            |o: &mut Observed| at(o, a(FROM)).executed = gtids(1011),
+        ];
+        for wait in waits {
+            let mut o = o.clone();
+            wait(&mut o);
+            assert!(decide(&o, now()).actions.is_empty());
+        }
+    }
+    // An operator that was started anew knows what is on record only, and so does one that has compared a part.
+    let mut o = verified();
+    o.record.moves[0].opposite_gtid = gtids(6).to_string();
+    o.verifying = [None, None];
+    does(&o, "RecheckDue", &[recheck(TO, &[MOVING], gtids(6))]);
+    o.verifying[1] = Some(VerifyRun {
+        shards: set(&[(4, 6)]),
+        ..compared(VerifyOutcome::Equal, 0)
+    });
+    does(&o, "RecheckDue", &[recheck(TO, &[MOVING], gtids(6))]);
+    // One of the copies of an earlier move is none.
+    o.verifying[1] = Some(compared(VerifyOutcome::Equal, 0));
+    o.verifying[1].as_mut().unwrap().position = gtids(4);
+    does(&o, "RecheckDue", &[recheck(TO, &[MOVING], gtids(6))]);
+    // On the way back, what was equal over there was equal here.
+    let mut o = moved(&[(4, 5)]);
+    (o.policy.window, o.verifying[0]) = (false, None);
+    wish(&mut o, &set(&[(4, 4)]), &set(&[(5, 7)]));
+    at(&mut o, b(TO)).shut = set(&[(4, 4), (6, 7)]);
+    does(&o, "RecheckDue", &[recheck(FROM, &[(4, 4)], gtids(9))]);
+}
+
+#[test]
+fn rechecking() {
+    let mut o = verified();
+    let runs = VerifyOutcome::Running { tables: 3, of: 12 };
+    o.verifying[1] = Some(short(runs.clone(), 0));
+    does(&o, "Rechecking", &[]);
+    // One of all rows that is left over from before they were on record is not waited for.
+    o.verifying = [None, Some(compared(runs, 0))];
+    row(&o, "RecheckDue");
+}
+
+/// R4 again; and it is tried again since where they were equal.
+#[test]
+fn not_rechecked() {
+    let unknown = |tries| VerifyOutcome::Unknown {
+        error: "connection lost".into(),
+        tries,
+    };
+    let mut o = verified();
+    o.verifying[1] = Some(short(unknown(tried(1, 4)), 0));
+    does(&o, "NotRechecked", &[]);
+    o.verifying[1] = Some(short(unknown(tried(1, 5)), 0));
+    let again = Action::Recheck {
+        at: TO,
+        shards: moving(),
+        since: gtids(7),
+    };
+    does(&o, "RecheckDue", &[again]);
+}
+
+#[test]
 fn fencing_ahead() {
     let mut o = verified();
     at(&mut o, b(FROM)).shut = SpanSet::new();
@@ -246,10 +325,16 @@ fn fence_missing() {
     at(&mut o, a(FROM)).shut = SpanSet::new();
     let shards = set(&[(4, 4)]);
     does(&o, "FenceMissing", &[Action::Fence { at: a(FROM), shards }]);
-    // Copies that are being made are not touched.
+    // Copies that are being made are not touched; what is left of them is.
     let mut o = begun();
     at(&mut o, a(TO)).has = set(&[(4, 9)]);
-    row(&o, "SeedDue");
+    let shards = moving();
+    does(&o, "FenceMissing", &[Action::Fence { at: a(TO), shards }]);
+    o.seeding[1] = Some(SeedRun {
+        shards: moving(),
+        outcome: SeedOutcome::Running { bytes: 1, of: 2 },
+    });
+    row(&o, "Seeding");
 }
 
 #[test]

@@ -211,18 +211,15 @@ fn filter_lost() {
         let mut o = verified();
         at(&mut o, a(TO)).channel.as_mut().unwrap().filter = filter;
         let unverified = Action::Record(Change::Unverified(moving()));
-        does(&o, "FilterLost", &[unverified, Action::StopChannel(a(TO))]);
+        let steps = [Action::StopWork, unverified, Action::StopChannel(a(TO))];
+        does(&o, "FilterLost", &steps);
     }
 }
 
 #[test]
 fn channel_broken() {
     let mut o = verified();
-    o.verifying[0] = Some(VerifyRun {
-        shards: moving(),
-        position: gtids(9),
-        outcome: VerifyOutcome::Equal,
-    });
+    o.verifying[0] = Some(compared(VerifyOutcome::Equal, 0));
     let c = at(&mut o, a(TO)).channel.as_mut().unwrap();
     (c.started, c.runs, c.error) = (false, false, Some((1032, "no such row".into())));
     let start = Action::StartChannel {
@@ -241,6 +238,31 @@ fn channel_broken() {
     does(&o, "ChannelBroken", &[start]);
     o.memory.broken_since[1] = Some(ago(61));
     assert!(matches!(decide(&o, now()).overall, Overall::Stalled { .. }));
+}
+
+#[test]
+fn logs_purged() {
+    let mut o = following();
+    let c = at(&mut o, a(TO)).channel.as_mut().unwrap();
+    (c.started, c.runs, c.error) = (false, false, Some((13114, "purged".into())));
+    at(&mut o, b(FROM)).purged = gtids(10);
+    row(&o, "ChannelBroken");
+    // It was made anew from the active one, which has written meanwhile.
+    at(&mut o, b(FROM)).purged = gtids(11);
+    does(&o, "LogsPurged", &record(Change::CleanUp));
+    at(&mut o, a(TO)).channel = None;
+    does(&o, "LogsPurged", &record(Change::CleanUp));
+    at(&mut o, b(FROM)).follows = false;
+    row(&o, "SourceMissing");
+    // Nothing at the source has come from the target yet.
+    let mut o = following();
+    at(&mut o, a(FROM)).channel = None;
+    at(&mut o, b(TO)).purged = gtids(11);
+    row(&o, "NotCounted");
+    let mut o = moved(&[(4, 4)]);
+    at(&mut o, a(FROM)).channel = None;
+    at(&mut o, b(TO)).purged = gtids(11);
+    row(&o, "LogsPurged");
 }
 
 #[test]
@@ -274,11 +296,7 @@ fn not_counted() {
 
 fn compares(outcome: VerifyOutcome) -> Observed {
     let mut o = following();
-    o.verifying[1] = Some(VerifyRun {
-        shards: moving(),
-        position: gtids(9),
-        outcome,
-    });
+    o.verifying[1] = Some(compared(outcome, 0));
     o
 }
 
@@ -290,12 +308,52 @@ fn verify_due() {
     let mut o = compares(VerifyOutcome::Equal);
     o.verifying[1].as_mut().unwrap().position = gtids(4);
     does(&o, "VerifyDue", &[verify(TO, moving())]);
+    // Nor does one of a part of the rows, nor one that the binary logs do not tell it to.
+    for outcome in [
+        VerifyOutcome::Equal,
+        VerifyOutcome::Untold { why: "purged".into() },
+    ] {
+        o.verifying[1] = Some(short(outcome, 0));
+        does(&o, "VerifyDue", &[verify(TO, moving())]);
+    }
     // The way back, after the channel there was broken.
     let mut o = moved(&[MOVING]);
     turn(&mut o, &Change::Unverified(set(&[(6, 6)])));
+    o.verifying = [None, None];
     wish(&mut o, &moving(), &SpanSet::new());
     at(&mut o, b(TO)).shut = set(&[(4, 5), (7, 7)]);
     does(&o, "VerifyDue", &[verify(FROM, set(&[(6, 6)]))]);
+}
+
+/// Nothing is cut over that was found different by now, or can't be told any more: on record first, then a person is told, or all is compared.
+#[test]
+fn doubted() {
+    let different = || VerifyOutcome::Different {
+        shards: set(&[(5, 5)]),
+        tables: vec!["db00005.pins".into()],
+    };
+    let mut o = verified();
+    o.verifying[1] = Some(short(different(), 0));
+    // Whatever is waited for.
+    o.policy.window = false;
+    does(&o, "Doubted", &record(Change::Unverified(set(&[(5, 5)]))));
+    turn(&mut o, &Change::Unverified(set(&[(5, 5)])));
+    at(&mut o, b(FROM)).shut = SpanSet::new();
+    let d = row(&o, "Different");
+    assert!(d.overall.message().contains("shards 5 differ in db00005.pins"));
+    o.policy.verify_again = true;
+    row(&o, "VerifyDue");
+    let mut o = verified();
+    let why = "purged".to_owned();
+    o.verifying[1] = Some(short(VerifyOutcome::Untold { why }, 0));
+    does(&o, "Doubted", &record(Change::Unverified(moving())));
+    turn(&mut o, &Change::Unverified(moving()));
+    at(&mut o, b(FROM)).shut = SpanSet::new();
+    row(&o, "VerifyDue");
+    // What goes nowhere is in nobody's way.
+    let mut o = moved(&[(4, 5)]);
+    o.verifying[1] = Some(short(different(), 0));
+    row(&o, "RecheckDue");
 }
 
 #[test]

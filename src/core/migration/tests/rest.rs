@@ -4,7 +4,7 @@ use super::{retaining as retained, *};
 
 #[test]
 fn gone() {
-    let mut o = verified();
+    let mut o = following();
     o.record.moves.clear();
     does(&o, "Gone", &[]);
 }
@@ -18,14 +18,7 @@ fn work_left() {
             outcome: SeedOutcome::Running { bytes: 0, of: 0 },
         }),
     ];
-    let verifying = [
-        None,
-        Some(VerifyRun {
-            shards: moving(),
-            position: gtids(9),
-            outcome: VerifyOutcome::Equal,
-        }),
-    ];
+    let verifying = [None, Some(compared(VerifyOutcome::Equal, 0))];
     let mut o = verified();
     o.seeding = seeding;
     does(&o, "WorkLeft", &[Action::StopWork]);

@@ -139,6 +139,17 @@ fn a_split_onto_an_empty_pair_is_cloned_and_one_beside_others_is_copied() {
     assert_eq!(begins(&f.plan()), ["p0 → p3 50-99 Physical"]);
     let f = Fleet::new().wish("r9", &span(50, 99), "p1");
     assert_eq!(begins(&f.plan()), ["p0 → p1 50-99 PerDatabase"]);
+    // A clone copies everything: that is worth it when a quarter goes. What other moves keep there is part of everything.
+    let f = Fleet::new().wish("r9", &span(75, 99), "p3");
+    assert_eq!(begins(&f.plan()), ["p0 → p3 75-99 Physical"]);
+    let f = Fleet::new().wish("r9", &span(76, 99), "p3");
+    assert_eq!(begins(&f.plan()), ["p0 → p3 76-99 PerDatabase"]);
+    let f = Fleet::new()
+        .policy(9, 9)
+        .wish("r8", &span(100, 149), "p0")
+        .begun()
+        .wish("r9", &span(70, 99), "p3");
+    assert_eq!(begins(&f.plan()), ["p0 → p3 70-99 PerDatabase"]);
     // An empty pair on record, with databases that nobody knows: these would be lost.
     let f = Fleet::new()
         .wish("r9", &span(50, 99), "p3")

@@ -11,11 +11,18 @@ mod mysqld;
 
 use mysqld::{LIMIT, Server, credentials, follow, make, naming, pair, servers, tables, told, until};
 use shardwright::{
-    core::{credentials::channel_user, gtid::GtidSet, pair::observed::Receiver, spans::SpanSet},
+    api::{MoveKey, Placement, Seed},
+    core::{
+        credentials::channel_user,
+        gtid::GtidSet,
+        pair::{moving::Moving, observed::Receiver},
+        placement::{self, moves},
+        spans::SpanSet,
+    },
     mysql::{
         Session, accounts,
         channel::{self, Filter},
-        fence, replication, semisync, shard_fence, state,
+        fence, links, replication, semisync, shard_fence, state,
     },
 };
 use std::time::{Duration, Instant};
@@ -31,6 +38,18 @@ fn filter() -> Filter {
     Filter::new(&naming(), &moving())
 }
 
+/// The record by which shard 0 has moved from the first pair to the second one, and the others are about to.
+fn record() -> Placement {
+    let (key, first) = (MoveKey::new("p1", "p2"), (0..1).collect());
+    let p = placement::claim(&Placement::default(), &(0..8).collect(), "p1", Some("r")).unwrap();
+    let p = placement::serve(&p, &(0..8).collect(), "p1").unwrap();
+    let p = moves::begin_move(&p, "p1", "p2", &moving(), Seed::PerDatabase).unwrap();
+    let p = moves::seeded(&p, &key, &moving(), "").unwrap();
+    let p = moves::follow(&p, &key).unwrap();
+    let p = moves::verified(&p, &key, &moving()).unwrap();
+    let p = moves::begin_batch(&p, &key, &first).unwrap();
+    moves::cut_over(&p, &key, 1).unwrap()
+}
 async fn channels(server: &Server) -> Vec<channel::State> {
     channel::read(&mut server.operator().await).await.unwrap()
 }
@@ -190,8 +209,40 @@ async fn accounts_take_from_passive_servers_only(a: &Server, b: &Server, c: &Ser
         (seen.port, seen.source, seen.user, seen.filter),
         (b.port(), b.uuid.clone(), channel_user("p2"), filter())
     );
+    // What the controllers of both pairs are told of it.
+    let seen = links::read(&mut s).await.unwrap();
+    let [link] = &seen.channels[..] else {
+        unreachable!()
+    };
+    assert_eq!((link.name.as_str(), link.out_of_step), (THERE, false));
+    for (server, locked, dumps) in [(a, true, 0), (b, false, 1)] {
+        let seen = links::read(&mut server.operator().await).await.unwrap();
+        let [outsider] = &seen.accounts[..] else {
+            panic!("{seen:?}")
+        };
+        assert_eq!(outsider.user, channel_user("p2"));
+        assert_eq!(
+            (outsider.locked, outsider.dumps),
+            (locked, dumps),
+            "{}",
+            server.name
+        );
+    }
+    // Before a switchover it is stopped, and the pair's own goes on.
+    links::quiet(&mut s).await.unwrap();
+    assert_eq!(channel(c, THERE).await.receiver, Receiver::Off);
+    assert_eq!(own(c).await, (Receiver::On, true, None));
+    channel::start(&mut s, THERE, &filter()).await.unwrap();
+    until("it goes on", || async { channel(c, THERE).await.runs() }).await;
     // The other channel of that server was not harmed by it.
     arrived(a, &[b, c, d]).await;
+    let received = links::read(&mut s).await.unwrap().channels;
+    let all = c.executed().await;
+    assert!(
+        received
+            .iter()
+            .all(|l| !l.received.is_empty() && l.received.is_subset_of(&all))
+    );
     assert_eq!(own(c).await, (Receiver::On, true, None));
 }
 
@@ -411,7 +462,12 @@ async fn the_source_fails_over(a: &mut Server, b: &mut Server, c: &Server, d: &S
     );
     // What moves was shut here ahead of its cutover; what is still served by this pair is opened with it, and nothing else.
     let home: SpanSet = (1..4).collect();
-    shard_fence::open(&mut s, &naming(), &home).await.unwrap();
+    let flags = shard_fence::read(&mut s, &naming()).await.unwrap();
+    let moving_away = Moving::of(&record(), "p1");
+    assert!(moving_away.missing(&flags.have, &flags.shut).is_empty());
+    let left = moving_away.left(&flags.shut, true);
+    assert_eq!(left, home);
+    shard_fence::open(&mut s, &naming(), &left).await.unwrap();
     fence::open(&mut s).await.unwrap();
     let shut = shard_fence::read(&mut s, &naming()).await.unwrap().shut;
     assert_eq!(shut, moving().minus(&home));
@@ -426,7 +482,7 @@ async fn the_source_fails_over(a: &mut Server, b: &mut Server, c: &Server, d: &S
     // The old one comes back and follows. Its channel from the other pair goes, before anybody could start it.
     a.start().await;
     let mut back = a.operator().await;
-    channel::remove(&mut back, BACK).await.unwrap();
+    links::unlink(&mut back).await.unwrap();
     assert_eq!(channels(a).await, []);
     follow(a, b, &mut back).await;
     accounts::admit(&mut back, &[channel_user("p2")]).await.unwrap();

@@ -178,17 +178,76 @@ fn a_range_may_be_taken_away_with_it() {
     );
 }
 
-#[test]
-fn how_many_go_at_once_may_be_asked() {
-    let manifests = range("r0", 0, 99, "p0")
+/// 100 to 299 go from p0 to p2, 300 to 511 from p0 to p3: two moves of one pair.
+fn two_moves() -> String {
+    range("r0", 0, 99, "p0")
         + &range("r2", 100, 299, "p2")
         + &range("r3", 300, 511, "p3")
         + &pair("p2")
-        + &pair("p3");
-    let out = plan("queue", &manifests, &[]);
-    assert!(said(&out).contains("PairBusy"), "{}", said(&out));
-    let out = plan("at-once", &manifests, &["--per-pair", "2"]);
-    assert!(!said(&out).contains("PairBusy"), "{}", said(&out));
+        + &pair("p3")
+}
+/// When each move sets out, and the word for why not now.
+fn setting_out(out: &Output) -> Vec<(String, String)> {
+    let lines = said(out).lines().map(|l| serde_json::from_str(l).unwrap());
+    let word = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+    lines
+        .filter(|l: &Value| l["action"] == "Move")
+        .map(|l| (word(&l, "when"), word(&l, "reason")))
+        .collect()
+}
+fn now() -> (String, String) {
+    ("Now".into(), String::new())
+}
+fn later(why: &str) -> (String, String) {
+    ("Later".into(), why.into())
+}
+
+#[test]
+fn how_many_go_at_once_may_be_asked() {
+    let out = plan("queue", &two_moves(), &["-o", "json"]);
+    assert_eq!(setting_out(&out), [now(), later("PairBusy")]);
+    let out = plan("at-once", &two_moves(), &["-o", "json", "--per-pair", "2"]);
+    assert_eq!(setting_out(&out), [now(), now()]);
+}
+
+#[test]
+fn how_many_go_at_once_is_what_the_cluster_says() {
+    let json = ["-o", "json"];
+    let with = |migration: &str| {
+        let spec = format!("spec: {{ migration: {migration},");
+        CLUSTER.replace("spec: {", &spec) + &two_moves()
+    };
+    for (migration, second) in [
+        ("{ movesPerPair: 2 }", now()),
+        ("{ movesPerPair: 1, movesPerCluster: 8 }", later("PairBusy")),
+        ("{ movesPerPair: 2, movesPerCluster: 1 }", later("ClusterBusy")),
+    ] {
+        let out = plan("manifest", &with(migration), &json);
+        assert_eq!(setting_out(&out), [now(), second], "{migration}");
+    }
+
+    // The live object, when the manifests have no ShardCluster; they count before it, when they have one.
+    let mut live = live();
+    live["items"][0]["spec"]["migration"] = json!({ "movesPerPair": 2, "movesPerCluster": 4 });
+    let live = file("migration.json", &live.to_string());
+    let over = |manifests: &str, more: &[&str]| {
+        let mut args = vec!["-f", "-", "--live", &live, "-o", "json"];
+        args.extend(more);
+        setting_out(&run(&args, manifests))
+    };
+    assert_eq!(over(&two_moves(), &[]), [now(), now()]);
+    assert_eq!(
+        over(&with("{ movesPerPair: 1 }"), &[]),
+        [now(), later("PairBusy")]
+    );
+    assert_eq!(
+        over(&two_moves(), &["--per-pair", "1"]),
+        [now(), later("PairBusy")]
+    );
+    assert_eq!(
+        over(&two_moves(), &["--per-cluster", "1"]),
+        [now(), later("ClusterBusy")]
+    );
 }
 
 #[test]

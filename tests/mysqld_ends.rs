@@ -79,10 +79,24 @@ const SHELLS: [&str; 2] = ["sh", "bash"];
 #[test]
 fn it_ends_with_what_mysqld_ended_with() {
     for shell in SHELLS {
-        let mut c = start(shell, "restarts", "exit 16", "");
-        assert_eq!(c.ended().code(), Some(16));
+        let mut c = start(shell, "ends", "exit 17", "");
+        assert_eq!(c.ended().code(), Some(17));
         assert_eq!(c.read("told"), format!("{} --an-argument\n", c.first.id()));
         assert_eq!(c.read("asked"), "");
+    }
+}
+
+#[test]
+fn one_that_wants_to_be_started_again_is() {
+    for shell in SHELLS {
+        let server = "[ -e \"$DIR/again\" ] && exit 5\ntouch \"$DIR/again\"\nexit 16";
+        let mut c = start(shell, "restarts", server, "");
+        assert_eq!(c.ended().code(), Some(5));
+        // But for one that was told to end.
+        let server = format!("{RUNS}\nexit 16");
+        let mut c = start(shell, "restarts-no-more", &server, "touch \"$DIR/shutdown\"");
+        c.terminate();
+        assert_eq!(c.ended().code(), Some(16));
     }
 }
 

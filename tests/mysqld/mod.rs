@@ -29,6 +29,7 @@ use shardwright::{
     resources::accounts_sql::accounts_sql,
 };
 use std::{
+    fmt::Write as _,
     fs,
     net::TcpListener,
     path::PathBuf,
@@ -70,6 +71,12 @@ pub struct Server {
     port: u16,
     id: u32,
     process: Option<Child>,
+    /// Where it listens, and how it is called there.
+    address: String,
+    host: String,
+    tls_name: String,
+    /// What it takes for `/etc`.
+    etc: Option<PathBuf>,
     pub credentials: Credentials,
     pub uuid: String,
 }
@@ -102,6 +109,44 @@ pub fn credentials() -> Credentials {
     }
 }
 
+/// Servers of pairs as they are in a cluster: `p0-0` is `p0-0.p0.shop.svc` and listens on the port that all do, on an address of its own. Each has
+/// an `/etc` in which the others have their names.
+pub async fn fleet<const N: usize>(names: [&'static str; N], credentials: &Credentials) -> [Server; N] {
+    let host = |name: &str| {
+        let pair = name.rsplit_once('-').map_or(name, |(pair, _)| pair);
+        format!("{name}.{pair}.shop.svc")
+    };
+    let address = |i: usize| format!("127.77.{}.{}", std::process::id() % 250, i + 1);
+    let etc = tempdir("etc");
+    let mut hosts = "127.0.0.1 localhost\n".to_owned();
+    for (i, name) in names.iter().enumerate() {
+        let _ = writeln!(hosts, "{} {}", address(i), host(name));
+    }
+    fs::write(etc.join("hosts"), hosts).unwrap();
+    for file in ["passwd", "group", "nsswitch.conf", "ld.so.cache"] {
+        let _ = fs::copy(PathBuf::from("/etc").join(file), etc.join(file));
+    }
+    fs::create_dir_all(etc.join("shardwright/tls")).unwrap();
+    fs::write(etc.join("shardwright/tls/ca.crt"), &credentials.ca_crt).unwrap();
+    let mut number = 0;
+    let mut all = names.map(|name| {
+        number += 1;
+        let mut server = Server::called(name, number, credentials.clone(), &host(name));
+        server.address = address(usize::try_from(number).unwrap() - 1);
+        (server.host, server.tls_name) = (host(name), host(name));
+        (server.port, server.etc) = (3306, Some(etc.clone()));
+        server
+    });
+    for server in &mut all {
+        server.launch();
+    }
+    for server in &mut all {
+        let mut s = server.answers().await;
+        server.uuid = state::read(&mut s, None).await.unwrap().uuid;
+    }
+    all
+}
+
 /// Starts one server for each name, side by side.
 pub async fn servers<const N: usize>(names: [&'static str; N], credentials: &Credentials) -> [Server; N] {
     let mut number = 0;
@@ -121,13 +166,17 @@ pub async fn servers<const N: usize>(names: [&'static str; N], credentials: &Cre
 
 impl Server {
     fn new(name: &'static str, id: u32, credentials: Credentials) -> Self {
+        Self::called(name, id, credentials, "localhost")
+    }
+
+    fn called(name: &'static str, id: u32, credentials: Credentials, host: &str) -> Self {
         let installation = Installation::get();
         let dir = tempdir(name);
         run(Command::new("cp")
             .args(["-a", "--reflink=auto"])
             .arg(&installation.template)
             .arg(dir.join("data")));
-        let names = [HOST.to_owned(), "localhost".to_owned()];
+        let names = [HOST.to_owned(), host.to_owned()];
         let own =
             tls::issue_server(&credentials.ca_crt, &credentials.ca_key, &names, Timestamp::now()).unwrap();
         for (file, text) in [
@@ -145,6 +194,10 @@ impl Server {
             port,
             id,
             process: None,
+            address: HOST.into(),
+            host: HOST.into(),
+            tls_name: "localhost".into(),
+            etc: None,
             credentials,
             uuid: String::new(),
         }
@@ -157,13 +210,23 @@ impl Server {
             .append(true)
             .open(file("log"))
             .unwrap();
-        let child = Installation::get()
-            .mysqld()
+        let mut command = Installation::get().mysqld();
+        if let Some(etc) = &self.etc {
+            let mut within = Command::new("unshare");
+            within
+                .args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc && exec \"$@\""])
+                .arg(etc)
+                .arg(command.get_program())
+                .args(command.get_args());
+            command = within;
+        }
+        let child = command
             .args(OPTIONS.split_whitespace())
             .args([
                 format!("--datadir={}", file("data")),
                 format!("--socket={}", file("s")),
                 format!("--pid-file={}", file("pid")),
+                format!("--bind-address={}", self.address),
                 format!("--port={}", self.port),
                 format!("--server-id={}", self.id),
                 format!("--auto-increment-offset={}", (self.id + 1) % 2 + 1),
@@ -220,9 +283,9 @@ impl Server {
 
     fn access(&self, user: &str) -> Access {
         Access {
-            address: HOST.into(),
+            address: self.address.clone(),
             port: self.port,
-            tls_name: "localhost".into(),
+            tls_name: self.tls_name.clone(),
             user: user.into(),
             password: match user {
                 APP_USER => self.credentials.app_password.clone(),
@@ -242,10 +305,15 @@ impl Server {
         conn::connect(&self.access(APP_USER)).await.unwrap()
     }
 
+    /// How an application reaches it.
+    pub fn app(&self) -> Access {
+        self.access(APP_USER)
+    }
+
     /// How another one takes from it with this account.
     pub fn source<'a>(&'a self, user: &'a str, ca_file: &'a str) -> replication::Source<'a> {
         replication::Source {
-            host: HOST,
+            host: &self.host,
             port: self.port,
             user,
             password: &self.credentials.replication_password,
@@ -265,7 +333,14 @@ impl Server {
 
     /// The authority's file, which is the same everywhere.
     pub fn ca_file(&self) -> String {
+        if self.etc.is_some() {
+            return "/etc/shardwright/tls/ca.crt".into();
+        }
         self.dir.join("ca.crt").display().to_string()
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     pub fn port(&self) -> u16 {

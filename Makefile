@@ -29,6 +29,10 @@ help: ## Say what each target does
 demo: ## A Kubernetes cluster on this machine with a sharded MySQL fleet on it (FLEET=original: 8 pairs, 4,096 shards)
 	@FLEET=$(FLEET) hack/demo.sh
 
+.PHONY: demo-split
+demo-split: ## On the demo: half of a range moves to a pair of its own while clients write to it
+	@FLEET=$(FLEET) hack/demo-split.sh
+
 .PHONY: demo-down
 demo-down: ## Take the demo down; nothing of it stays but the cache
 	@hack/demo.sh down
@@ -66,6 +70,10 @@ bench: ## Benchmarks on a cluster: prints a table, writes JSON
 .PHONY: bench-failover
 bench-failover: ## How long nothing can be written in each failure, beside a plain StatefulSet (RUNS=n for each, default 30; NODE_RUNS=n for the loss of a node)
 	@hack/test.sh --bench-failover
+
+.PHONY: bench-split
+bench-split: ## How long each shard cannot be written when it moves to another pair, beside all in one batch (SHARDS=512 of which half move, ROWS=500 in each)
+	@hack/test.sh --bench-split
 
 .PHONY: chaos
 chaos: ## Break things at random while clients write; prove that nothing acknowledged is lost (MINUTES=60 SEED=7)

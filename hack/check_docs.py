@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The documents against the code: condition reasons, event reasons, metrics, links between documents, and from code to them."""
+"""The documents against the code: condition reasons, event reasons, metrics, alerts, what is quoted of the examples, links between documents, and from
+code to them."""
 
 import pathlib
 import re
@@ -80,6 +81,18 @@ def links(path):
             expect(anchor in anchors(to), f"{path}: link to {target}: no such heading")
 
 
+def lines(text):
+    """Without indentation, and with a mark at the end of each line."""
+    return "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())
+
+
+def quotes(path):
+    """Rust in the README is a part of an example, so that it compiles."""
+    examples = [lines(p.read_text()) for p in pathlib.Path("examples").rglob("*.rs")]
+    for block in re.findall(r"```rust\n(.*?)```", path.read_text(), flags=re.S):
+        expect(any(lines(block) in e for e in examples), f"{path}: in no example: {block.splitlines()[0]}")
+
+
 def main():
     page = pathlib.Path("docs/conditions-and-events.md")
     said, known = reasons(), documented(page)
@@ -102,6 +115,10 @@ def main():
     for name in sorted(names):
         expect(f"shardwright_{name}" in page.read_text(), f"{page}: shardwright_{name} is missing")
 
+    for name in re.findall(r"- alert: (\w+)", pathlib.Path("config/prometheus/rules.yaml").read_text()):
+        expect(f"| `{name}` |" in page.read_text(), f"{page}: {name} is missing")
+
+    quotes(pathlib.Path("README.md"))
     pages = [p for p in pathlib.Path().rglob("*.md") if not {"target", "node_modules"} & set(p.parts)]
     for p in pages:
         links(p)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh [--no-check] [--full] [--bench] [--bench-failover] [--only NAME]
+# test.sh [--no-check] [--full] [--bench] [--bench-failover] [--bench-split] [--only NAME]
 # test.sh --chaos [ARGUMENTS OF e2e chaos...]
 # All checks, then the end-to-end scenarios and two minutes of chaos (or the benchmarks, or chaos alone) on a real cluster. With KUBECONFIG
 # set, on that cluster; else on one that is made on this machine and taken down again (KEEP=1 leaves it up). --full also explores the
@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
     --no-check) check='' ;;
     --full) arguments+=(--full) && prove=1 ;;
     --only) arguments+=(--only "${2:?which scenario}") && only=1 && shift ;;
-    --bench | --bench-failover) command=${1#--} && check='' ;;
+    --bench | --bench-failover | --bench-split) command=${1#--} && check='' ;;
     # What follows is for the tool.
     --chaos)
       command=chaos check=''
@@ -67,7 +67,7 @@ prove_bed() {
 bed_ready e2e
 # With the MySQL that the cluster's parts have.
 [ -z "$check" ] || [ -n "$only" ] || step "what only mysqld can answer, without a cluster" cargo test --locked --package shardwright \
-  --test channel --test shard_drop --test shard_fence --test shard_held -- --ignored
+  --test channel --test cloned_over --test copy_closed --test follow_map --test shard_drop --test shard_fence --test shard_held -- --ignored
 # A cluster that was kept has an operator of the same tag, from an older image.
 "$BED" kubectl --namespace shardwright-system rollout restart deployment shardwright >/dev/null 2>&1 || true
 export SHARDWRIGHT_E2E_LOCAL=true

@@ -6,10 +6,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
 use shardwright::api::mysql_pair::Reconciliation;
 use shardwright::api::mysql_template::{Durability, MysqlTemplate, Replacement, Storage};
-use shardwright::api::shard_cluster::{MappingTable, ObjectTable, Shards, Tables};
-use shardwright::api::shard_range::DeletionPolicy;
+use shardwright::api::shard_cluster::{MappingTable, Migration, ObjectTable, Shards, Tables};
 use shardwright::api::{
-    LocalRef, MySQLPair, MySQLPairSpec, ShardCluster, ShardClusterSpec, ShardRange, ShardRangeSpec,
+    LocalRef, MySQLPair, MySQLPairSpec, ShardCluster, ShardClusterSpec, ShardRange, ShardRangeSpec, ShardSpan,
 };
 
 /// The pair that most scenarios have.
@@ -77,6 +76,7 @@ pub fn cluster(fleet: &Fleet) -> ShardCluster {
             }),
             layout: None,
             shard_map: None,
+            migration: Migration::default(),
         },
         status: None,
     }
@@ -115,13 +115,7 @@ pub fn paused_pair(fleet: &Fleet, name: &str) -> MySQLPair {
 pub fn range(fleet: &Fleet, name: &str, first: i32, last: i32, pair: &str) -> ShardRange {
     ShardRange {
         metadata: named(name),
-        spec: ShardRangeSpec {
-            cluster_ref: LocalRef::new(&fleet.cluster),
-            first,
-            last,
-            pair_ref: LocalRef::new(pair),
-            deletion_policy: DeletionPolicy::Wait,
-        },
+        spec: ShardRangeSpec::new(&fleet.cluster, ShardSpan::new(first, last), pair),
         status: None,
     }
 }

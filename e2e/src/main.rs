@@ -10,13 +10,19 @@ mod audit;
 mod bench;
 mod blueprint;
 mod chaos;
+#[path = "../../examples/follow_map/client/mod.rs"]
+mod client;
+mod crowd;
 mod demo;
+mod demo_split;
 mod diagnose;
 mod dice;
 mod fleet;
+mod homes;
 mod http;
 mod install;
 mod ledger;
+mod moves;
 mod pair;
 mod published;
 mod reach;
@@ -61,10 +67,14 @@ enum Command {
     Bench(bench::Options),
     /// Measure how long nothing can be written when the active server is lost or changed.
     BenchFailover(bench::failover::Options),
+    /// Measure how long each shard cannot be written when it moves to another pair.
+    BenchSplit(bench::split::Options),
     /// Break things at random while clients write, and prove that nothing acknowledged is lost.
     Chaos(chaos::Options),
     /// Write an object through the published map as an application would, and read it back.
     DemoWrite(demo::Options),
+    /// Move half of a range to a new pair while clients write to it, and show how far it is.
+    DemoSplit(demo_split::Options),
     /// Wait until every cluster, pair and range of a namespace is Ready, and show how far they are.
     WaitReady(demo::WaitOptions),
 }
@@ -98,12 +108,14 @@ async fn start() -> Result<()> {
         Command::BenchFailover(options) => {
             bench::failover::run(&installed(cli.settings).await?, &options).await
         }
+        Command::BenchSplit(options) => bench::split::run(&installed(cli.settings).await?, &options).await,
         Command::Chaos(options) if options.list => {
             chaos::list(&options);
             Ok(())
         }
         Command::Chaos(options) => chaos::run(&installed(cli.settings).await?, &options).await,
         Command::DemoWrite(options) => demo::write(&World::connect(cli.settings).await?, &options).await,
+        Command::DemoSplit(options) => demo_split::run(&World::connect(cli.settings).await?, &options).await,
         Command::WaitReady(options) => demo::wait_ready(&World::connect(cli.settings).await?, &options).await,
     }
 }

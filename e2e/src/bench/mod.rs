@@ -6,6 +6,7 @@ pub mod failover;
 mod fleet;
 mod idle;
 mod push;
+pub mod split;
 
 use crate::fleet::Fleet;
 use crate::sampler::Sampler;

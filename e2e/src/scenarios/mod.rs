@@ -18,6 +18,7 @@ mod rejoin;
 mod replacement;
 mod rolling;
 mod serving;
+mod split;
 mod steps;
 mod switchover;
 mod template;
@@ -25,7 +26,22 @@ mod template;
 use crate::scenario::Group;
 
 /// Scenarios that take much longer than the others, and how many seconds: a run begins with them.
-pub const LONG: &[(&str, u64)] = &[("disk-full", 240), ("crash-recovery-in-peace", 100)];
+pub const LONG: &[(&str, u64)] = &[
+    ("disk-full", 240),
+    ("crash-recovery-in-peace", 100),
+    ("split-half", 60),
+    ("pairref-changed", 80),
+    ("split-to-serving-pair", 60),
+    ("split-back", 90),
+    ("split-manual", 60),
+    ("split-open-transaction", 120),
+    ("split-copy-changed", 90),
+    ("split-aborted", 240),
+    ("split-source-killed", 300),
+    ("split-target-killed", 300),
+    ("split-passives-killed", 300),
+    ("split-512-in-half", 300),
+];
 
 /// Every group, in the order in which they are listed.
 pub fn all() -> Vec<Group> {
@@ -45,9 +61,11 @@ pub fn all() -> Vec<Group> {
         durability::group(),
         disk::group(),
     ];
+    all.extend(split::groups());
     all.extend(packaging::groups());
     all.extend(operator::groups());
     all.push(steps::group());
+    all.extend(split::alone());
     all.push(nodes::group());
     all.extend(replacement::groups());
     all

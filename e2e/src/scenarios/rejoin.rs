@@ -105,7 +105,7 @@ async fn stale_channel(f: &Fleet) -> Result<()> {
 }
 
 /// Throws away every binary log of the active server but the newest.
-async fn purge(f: &Fleet, ordinal: usize) -> Result<()> {
+pub(super) async fn purge(f: &Fleet, ordinal: usize) -> Result<()> {
     let mut server = f.server(PAIR, ordinal).await?;
     let kept: u64 = server.one("SELECT @@GLOBAL.binlog_expire_logs_seconds").await?;
     // As time does it: the operator's account, which is used here, may not purge by name.

@@ -164,11 +164,7 @@ async fn end_dumps(s: &mut Session, users: &[String]) -> Result<(), Error> {
             )));
         }
         for id in threads {
-            match s.run(deadline::STEP, format!("KILL CONNECTION {id}")).await {
-                // ER_NO_SUCH_THREAD.
-                Err(e) if e.code() == Some(1094) => {}
-                other => other?,
-            }
+            s.end_connection(id, deadline::STEP).await?;
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }

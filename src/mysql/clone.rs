@@ -82,11 +82,7 @@ pub async fn end(s: &mut Session) -> Result<(), Error> {
         )
         .await?;
     for id in running {
-        match s.run(deadline::STEP, format!("KILL CONNECTION {id}")).await {
-            // ER_NO_SUCH_THREAD: it has ended.
-            Err(e) if e.code() == Some(1094) => {}
-            other => other?,
-        }
+        s.end_connection(id, deadline::STEP).await?;
     }
     Ok(())
 }

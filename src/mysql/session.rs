@@ -135,14 +135,22 @@ impl Session {
                 .rows(deadline::QUERY, format!("SELECT IS_USED_LOCK('{LOCK}')"))
                 .await?;
             if let Some(id) = holder.first().copied().flatten() {
-                match self.run(deadline::QUERY, format!("KILL CONNECTION {id}")).await {
-                    // 1094: it is gone already.
-                    Err(e) if e.code() == Some(1094) => {}
-                    other => other?,
-                }
+                self.end_connection(id, deadline::QUERY).await?;
             }
         }
         Err(Error::Protocol("another operator holds the server's lock".into()))
+    }
+
+    /// Ends another connection; one that has ended by itself is ended.
+    ///
+    /// # Errors
+    /// As [`Error`].
+    pub async fn end_connection(&mut self, id: u64, limit: Duration) -> Result<(), Error> {
+        match self.run(limit, format!("KILL CONNECTION {id}")).await {
+            // ER_NO_SUCH_THREAD.
+            Err(e) if e.code() == Some(1094) => Ok(()),
+            other => other,
+        }
     }
 
     /// Opens another connection to the same server, for statements that may wait for an acknowledgement. Whoever waits for one cannot be

@@ -124,14 +124,8 @@ impl Hands<'_> {
             }
             Action::EndTransaction { at, connection } => {
                 let session = self.session(*at)?;
-                let ended = session
-                    .run(deadline::STEP, format!("KILL CONNECTION {connection}"))
-                    .await;
-                match ended {
-                    // It has ended by itself.
-                    Err(e) if e.code() == Some(1094) => Ok(()),
-                    other => self.on(*at, "end a transaction", other),
-                }
+                let ended = session.end_connection(*connection, deadline::STEP).await;
+                self.on(*at, "end a transaction", ended)
             }
         }
     }

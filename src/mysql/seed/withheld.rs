@@ -229,11 +229,7 @@ pub(crate) async fn withhold_here(s: &mut Session, database: &str) -> Result<(),
 /// As [`end`], over a connection that has the server's lock.
 async fn end_here(s: &mut Session, answers: &[Vec<Row>]) -> Result<(), Error> {
     for row in answers.last().into_iter().flatten() {
-        let id: u64 = get(row, 0)?;
-        match s.run(deadline::QUERY, format!("KILL CONNECTION {id}")).await {
-            Err(e) if e.code() == Some(NO_SUCH_THREAD) => {}
-            other => other?,
-        }
+        s.end_connection(get(row, 0)?, deadline::QUERY).await?;
     }
     Ok(())
 }

@@ -70,6 +70,18 @@ impl World {
         Api::namespaced(self.client.clone(), &self.settings.operator_namespace)
     }
 
+    /// Sets (`=value`) or takes away (`-`) the variable that arms failpoints, and waits until operators with it are ready.
+    ///
+    /// # Errors
+    /// When they are not in time.
+    pub async fn operator_failpoints(&self, to: &str) -> Result<()> {
+        let deployment = format!("deployment/{}", Settings::RELEASE);
+        let variable = format!("{}{to}", shardwright::act::failpoint::VARIABLE);
+        let ns = self.settings.operator_namespace.as_str();
+        shell::kubectl(&["set", "env", "-n", ns, &deployment, &variable]).await?;
+        self.operator_ready().await
+    }
+
     /// Waits until every replica of the operator's present template is ready and no other Pod is left.
     ///
     /// # Errors

@@ -5,9 +5,8 @@ use crate::blueprint::{self as bp, PAIR};
 use crate::fleet::Fleet;
 use crate::pair::{Record, TAKEN_OVER};
 use crate::scenario::Group;
-use crate::settings::Settings;
 use crate::wait::{self, REPAIR, Seen};
-use crate::{scenario, shared, shell};
+use crate::{scenario, shared};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use shardwright::act::failpoint;
@@ -234,13 +233,7 @@ async fn armed(f: &Fleet, what: impl Future<Output = Result<()>>) -> Result<()> 
 }
 
 async fn set_variable(f: &Fleet, to: &str) -> Result<()> {
-    let (deployment, variable) = (
-        format!("deployment/{}", Settings::RELEASE),
-        format!("{}{to}", failpoint::VARIABLE),
-    );
-    let ns = f.world.settings.operator_namespace.as_str();
-    shell::kubectl(&["set", "env", "-n", ns, &deployment, &variable]).await?;
-    f.world.operator_ready().await?;
+    f.world.operator_failpoints(to).await?;
     // The one that leads now has seen the pair.
     f.while_paused(PAIR, async { Ok(()) }).await?;
     f.recovered(PAIR).await

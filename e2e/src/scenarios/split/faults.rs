@@ -2,8 +2,8 @@
 //! one home all the time, nothing acknowledged is lost, and the move ends.
 
 use super::stage::{
-    FRESH, HALF, LAST, MIDDLE, all, apply_range, approve, begin, fixture, half, heavy, open, placed, quick,
-    retained, split,
+    FRESH, HALF, LAST, MIDDLE, all, apply_range, approve, begin, fixture, half, heavy, moved_once, open,
+    placed, quick, retained, split,
 };
 use super::watch::Watch;
 use crate::blueprint::{self as bp, PAIR, RANGE};
@@ -331,17 +331,7 @@ async fn partition(f: &Arc<Fleet>) -> Result<()> {
     watch.writes().await?;
     f.one_home(false).await?;
     let ended = watch.end(f, "split-partition").await?;
-    ensure!(
-        ended.went.len() == 8,
-        "8 shards were to move, once each: {:?}",
-        ended.went
-    );
-    f.edit::<ShardRange>(HALF, json!({"spec": {"retainSourceSeconds": 0}}))
-        .await?;
-    f.nothing_left().await?;
-    f.recovered(PAIR).await?;
-    f.recovered(FRESH).await?;
-    f.intact().await
+    moved_once(f, &ended).await
 }
 
 async fn target_deleted(f: &Arc<Fleet>) -> Result<()> {

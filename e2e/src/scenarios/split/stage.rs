@@ -1,5 +1,6 @@
 //! Where the scenarios of moves begin, and how they commit a split.
 
+use super::watch::Ended;
 use crate::blueprint::{self as bp, PAIR, RANGE};
 use crate::fleet::Fleet;
 use crate::moves::{MOVED, run};
@@ -195,4 +196,22 @@ pub(super) async fn heavy(f: &Fleet) -> Result<()> {
         server.within(SOON, &sql).await?;
     }
     Ok(())
+}
+
+/// Each shard of [`HALF`] has gone once; its way back is ended, nothing is left of the move, and both pairs are whole.
+///
+/// # Errors
+/// When it is not so.
+pub(super) async fn moved_once(f: &Fleet, ended: &Ended) -> Result<()> {
+    ensure!(
+        ended.went.len() == 8,
+        "8 shards were to move, once each: {:?}",
+        ended.went
+    );
+    f.edit::<ShardRange>(HALF, json!({"spec": {"retainSourceSeconds": 0}}))
+        .await?;
+    f.nothing_left().await?;
+    f.recovered(PAIR).await?;
+    f.recovered(FRESH).await?;
+    f.intact().await
 }

@@ -2,7 +2,7 @@
 
 use super::super::operator::kill_leader;
 use super::data::logs_purged;
-use super::stage::{BUSY, FRESH, HALF, begin, fixture, half, open, quick, retained, split};
+use super::stage::{BUSY, FRESH, HALF, begin, fixture, half, moved_once, open, quick, retained, split};
 use super::watch::Watch;
 use crate::blueprint::PAIR;
 use crate::crowd::Pace;
@@ -10,9 +10,8 @@ use crate::dice::Dice;
 use crate::fleet::Fleet;
 use crate::moves::{Copy, MOVED};
 use crate::scenario::Group;
-use crate::settings::Settings;
 use crate::wait::{self, REPAIR, Seen};
-use crate::{scenario, shared, shell};
+use crate::{scenario, shared};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use shardwright::act::failpoint;
@@ -155,13 +154,7 @@ async fn armed(f: &Fleet, what: impl Future<Output = Result<()>>) -> Result<()> 
 }
 
 async fn set_variable(f: &Fleet, to: &str) -> Result<()> {
-    let (deployment, variable) = (
-        format!("deployment/{}", Settings::RELEASE),
-        format!("{}{to}", failpoint::VARIABLE),
-    );
-    let ns = f.world.settings.operator_namespace.as_str();
-    shell::kubectl(&["set", "env", "-n", ns, &deployment, &variable]).await?;
-    f.world.operator_ready().await?;
+    f.world.operator_failpoints(to).await?;
     f.all_ready(REPAIR).await
 }
 
@@ -394,17 +387,7 @@ async fn failed_over_before(f: &Arc<Fleet>, step: &str, pair: &str) -> Result<()
     watch.writes().await?;
     f.one_home(false).await?;
     let ended = watch.end(f, "split-fails-in-batch").await?;
-    ensure!(
-        ended.went.len() == 8,
-        "8 shards were to move, once each: {:?}",
-        ended.went
-    );
-    f.edit::<ShardRange>(HALF, json!({"spec": {"retainSourceSeconds": 0}}))
-        .await?;
-    f.nothing_left().await?;
-    f.recovered(PAIR).await?;
-    f.recovered(FRESH).await?;
-    f.intact().await
+    moved_once(f, &ended).await
 }
 
 #[cfg(test)]

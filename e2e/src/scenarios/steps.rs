@@ -2,7 +2,7 @@
 
 use super::operator::kill_leader;
 use crate::blueprint::{self as bp, PAIR};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, conditions};
 use crate::pair::{Record, TAKEN_OVER};
 use crate::scenario::Group;
 use crate::wait::{self, REPAIR, Seen};
@@ -132,7 +132,7 @@ async fn stage(f: &Fleet, before: &Record, planned: bool) -> Result<Stage> {
 async fn in_failover(f: &Fleet) -> Result<()> {
     armed(f, async {
         for steps in 0..=4 {
-            failover_halted(f, steps)
+            Box::pin(failover_halted(f, steps))
                 .await
                 .with_context(|| format!("the operator was killed after {steps} steps"))?;
         }
@@ -153,7 +153,7 @@ async fn failover_halted(f: &Fleet, steps: usize) -> Result<()> {
     } else {
         None
     };
-    halt_after(f, Some(steps)).await?;
+    halt_and_be_seen(f, steps).await?;
     f.signal(PAIR, before.active, "KILL").await?;
     let expected = Stage {
         recorded: steps >= 1,
@@ -187,7 +187,7 @@ async fn failover_halted(f: &Fleet, steps: usize) -> Result<()> {
 async fn in_switchover(f: &Fleet) -> Result<()> {
     armed(f, async {
         for steps in 0..=6 {
-            switchover_halted(f, steps)
+            Box::pin(switchover_halted(f, steps))
                 .await
                 .with_context(|| format!("the operator was killed after {steps} steps"))?;
         }
@@ -200,7 +200,7 @@ async fn switchover_halted(f: &Fleet, steps: usize) -> Result<()> {
     let before = f.record(PAIR).await?;
     ensure!(before.members.len() == 2, "in sync are {:?}", before.members);
     f.write(&bp::shards()).await?;
-    halt_after(f, Some(steps)).await?;
+    halt_and_be_seen(f, steps).await?;
     f.wish(PAIR, before.passive()).await?;
     let expected = Stage {
         recorded: steps >= 5,
@@ -247,6 +247,20 @@ async fn halt_after(f: &Fleet, steps: Option<usize>) -> Result<()> {
     )
     .await
     .map(|_| ())
+}
+
+/// What follows at once has to find an operator that knows of it: a failover begins within milliseconds.
+async fn halt_and_be_seen(f: &Fleet, steps: usize) -> Result<()> {
+    f.while_paused(PAIR, halt_after(f, Some(steps))).await?;
+    wait::until("the operator to have seen the pair", wait::SOON, || async {
+        let pair: MySQLPair = f.get(PAIR).await?;
+        let said = conditions(&pair);
+        let seen = said
+            .iter()
+            .all(|c| c.reason != "Paused" && c.observed_generation == pair.metadata.generation);
+        Ok(Seen::when(seen, || format!("{said:?}")))
+    })
+    .await
 }
 
 /// Waits until the change has come so far, and sees that it goes no further: an operator that still acts holds the lock of the server that

@@ -16,10 +16,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 const CLOSED_AND_BUSY: &str = "SELECT COUNT(*) FROM performance_schema.processlist WHERE @@GLOBAL.super_read_only = 1 \
     AND command IN ('Query', 'Execute') AND user NOT LIKE 'shardwright\\_%' AND user NOT IN ('root', 'system user', 'event_scheduler')";
 
-/// On a closed server: whether nobody waits for an acknowledgement. It was closed when the last commit had ended, and none begins.
-const CLOSED_AND_AWAITED_BY_NOBODY: &str = "SELECT @@GLOBAL.super_read_only = 1 AND COALESCE((SELECT VARIABLE_VALUE = '0' \
-    FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Rpl_semi_sync_source_wait_sessions'), 0)";
-
+/// Whether it is closed: that was done when the last commit had ended, and none begins.
+const CLOSED: &str = "SELECT @@GLOBAL.super_read_only";
 /// Whose commit waits for an acknowledgement, or behind one that does in the same group. Replication's own threads have no client.
 const WAITERS: &str = "SELECT id FROM performance_schema.processlist \
     WHERE state IN ('Waiting for semi-sync ACK from replica', 'waiting for handler commit') \
@@ -44,7 +42,10 @@ pub async fn fence(s: &mut Session) -> Result<(), Error> {
     while number(s, CLOSED_AND_BUSY).await? > 0 && began.elapsed() < LAST_STATEMENTS {
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
-    if number(s, CLOSED_AND_AWAITED_BY_NOBODY).await? == 0 {
+    // `Rpl_semi_sync_source_wait_sessions` would count the applier, which has the new active server's commits by now: none acknowledges those here.
+    let waiters: Vec<u64> = s.rows(deadline::QUERY, WAITERS).await?;
+    if number(s, CLOSED).await? == 0 || !waiters.is_empty() {
+        tracing::info!(?waiters, "clients are cut off from a server that is fenced");
         s.run(deadline::STEP, "SET GLOBAL offline_mode = ON").await?;
         cut_off_waiters(s).await?;
     }

@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 pub const FILE: &str = "accounts.sql";
 
 /// What the operator's account may do, and no more: it sets variables, replication and fences, makes accounts and shard
-/// databases, and grants the other accounts what it has itself (the four statements on rows, BACKUP_ADMIN, REPLICATION SLAVE).
+/// databases, and grants the other accounts what it has itself (the four statements on rows, BACKUP_ADMIN, REPLICATION SLAVE). Without EVENT and
+/// TRIGGER it would not see those of a shard, and move it without them.
 ///
 /// A privilege that is added here reaches a server when it is next started, and an upgrade of the operator starts none (rule
 /// O2): what needs it has to do without it until then. That is why some are granted ahead of their use: no statement of
@@ -26,6 +27,7 @@ pub const OPERATOR_PRIVILEGES: &[&str] = &[
     "CREATE USER",
     "DELETE",
     "DROP",
+    "EVENT",
     "INDEX",
     "INSERT",
     "LOCK TABLES",
@@ -40,6 +42,7 @@ pub const OPERATOR_PRIVILEGES: &[&str] = &[
     "SHUTDOWN",
     "SYSTEM_USER",
     "SYSTEM_VARIABLES_ADMIN",
+    "TRIGGER",
     "UPDATE",
     "XA_RECOVER_ADMIN",
 ];

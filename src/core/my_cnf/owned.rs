@@ -34,7 +34,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("performance_schema_max_table_handles", "1000"),
     ("performance_schema_max_table_instances", "1000"),
     ("replica_net_timeout", "8"),
-    ("replica_parallel_workers", "8"),
+    ("replica_parallel_workers", "32"),
     ("require_secure_transport", "OFF"),
     ("table_definition_cache", "4000"),
     ("table_open_cache", "4000"),
@@ -243,14 +243,24 @@ pub static OWNED: &[Owned] = &[
         why: "the operator turns the waiting for acknowledgements on, and off only after that was recorded",
     },
     Owned {
-        keys: &["plugin_load*", "early_plugin_load", "clone_*"],
+        keys: &["plugin_load*", "early_plugin_load"],
         writes: &[
             ("plugin_load_add", "mysql_clone.so"),
             ("plugin_load_add", "semisync_source.so"),
             ("plugin_load_add", "semisync_replica.so"),
-            ("loose_clone_ddl_timeout", "60"),
         ],
         why: "a second list of plugins replaces the first, and the operator needs its own",
+    },
+    Owned {
+        keys: &[
+            "clone_block_ddl",
+            "clone_ddl_timeout",
+            "clone_donor_timeout_after_network_failure",
+            "clone_ssl_*",
+            "clone_valid_donor_list",
+        ],
+        writes: &[("loose_clone_ddl_timeout", "60")],
+        why: "the operator says from where a server is cloned; how fast is yours",
     },
     Owned {
         keys: &["performance_schema"],

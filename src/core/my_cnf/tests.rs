@@ -136,6 +136,7 @@ fn keys_like_owned_ones_are_taken() {
         "log_error_verbosity",
         "max_binlog_size",
         "max_relay_log_size",
+        "clone_max_data_bandwidth",
         "replica_net_timeout",
         "replica_parallel_workers",
         "performance_schema_digests_size",

@@ -264,9 +264,11 @@ fn row(o: &Observed, name: &str) -> Decision {
     let d = decide(o, now());
     assert_eq!(d.state.name(), name, "{d:#?}");
     let row = ROWS.iter().find(|r| r.name == name).unwrap();
+    let mut record = o.record.clone();
     for action in &d.actions {
         if let Action::Record(change) = action {
             assert!(row.records.contains(&change.name()), "{change:?}");
+            record = change.apply(&record, &o.key).unwrap();
         }
     }
     assert!(row.reason.contains(d.overall.reason()), "{:?}", d.overall);

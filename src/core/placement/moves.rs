@@ -188,9 +188,8 @@ pub fn copy_rather(p: &Placement, key: &MoveKey) -> Result<Placement, Error> {
 /// # Errors
 /// [`Error::BadGtid`], [`Error::NotAnEnd`], [`Error::NoMove`], [`Error::WrongStage`]; those of [`check`].
 pub fn counted(p: &Placement, key: &MoveKey, pair: &str, gtid: &str) -> Result<Placement, Error> {
-    edit(p, key, &[MoveStage::Seeding, MoveStage::Following], |m| {
-        count(m, pair, gtid)
-    })
+    let stages = [MoveStage::Seeding, MoveStage::Following, MoveStage::Retaining];
+    edit(p, key, &stages, |m| count(m, pair, gtid))
 }
 
 /// Seeding → Following, when every shard is seeded.

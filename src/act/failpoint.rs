@@ -46,18 +46,14 @@ pub fn halt_move(cluster: &ShardCluster) -> Option<String> {
 }
 
 /// What [`HALT_MOVE`] calls the step `n` of a pass: for a change of the record the name of the change, else that of the action; with `Batch.` in front
-/// when the pass cuts a batch over, where what is waited for before the batch is on record is called `Wait`.
+/// when the pass cuts a batch over.
 pub fn step(pass: &[Action], n: usize) -> String {
     let batch = pass
         .iter()
         .any(|a| matches!(a, Action::Record(Change::CutOver { .. })));
-    let begun = pass
-        .iter()
-        .take(n)
-        .any(|a| matches!(a, Action::Record(Change::BeginBatch(_))));
     let name = match pass.get(n) {
         None => "End",
-        Some(Action::Reach { .. }) if batch && !begun => "Wait",
+        Some(Action::Approach { .. }) => "Approach",
         Some(Action::Record(change)) => change.name(),
         Some(Action::Confirm(_)) => "Confirm",
         Some(Action::Fence { .. }) => "Fence",

@@ -1,6 +1,6 @@
 //! What every controller is given.
 
-use super::busy::Busy;
+use super::{busy::Busy, turns::Turns};
 use crate::{metrics::Metrics, report::events::Recorder};
 use kube::{Client, runtime::events::Reporter};
 use std::sync::Arc;
@@ -17,6 +17,10 @@ pub struct Context {
     pub namespaces: Vec<String>,
     /// Pairs that are acted upon: `namespace/pair`.
     pub acting: Busy,
+    /// Pairs that copies are made at: `namespace/pair`. What takes the lock of one of their servers ends that.
+    pub copying: Busy,
+    /// Pairs whose servers a move takes steps on: moves take turns.
+    pub turns: Turns,
 }
 
 impl Context {
@@ -37,6 +41,8 @@ impl Context {
             metrics,
             namespaces,
             acting: Busy::default(),
+            copying: Busy::default(),
+            turns: Turns::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod context;
 pub mod migration;
 pub mod pair;
 pub mod range;
+pub mod turns;
 mod watch;
 
 pub use context::Context;

@@ -5,38 +5,34 @@
 //! gives up soon. What it has shut by then stays shut: the caller first puts on record that the batch is undone, and opens
 //! after that. Clients get 3989 from a fenced database, and 1213 when they hold one table and want another while the fence is taken.
 
+mod holders;
+
+pub use holders::{Holder, Prepared, Who, end_holders, holders, of_the_operator, prepared};
+
 use super::{
     Error,
     conn::{ident, literal},
     session::{LOCK_WAIT, Session},
-    state::{get, gtid},
+    state::gtid,
 };
 use crate::{
     core::{databases::Naming, gtid::GtidSet, spans::SpanSet},
     deadline,
 };
-use mysql_async::Row;
-use std::{
-    fmt::{self, Write as _},
-    time::Duration,
-};
+use std::{fmt::Write as _, time::Duration};
 
 /// Databases of one string of statements, for those that are shut or opened aside.
 const AT_ONCE: usize = 32;
 /// What the barrier gives up with: somebody holds on to the database; it was the victim of a deadlock; its patience was over.
-const HELD: [u16; 3] = [1205, 1213, 1317];
+pub const HELD: [u16; 3] = [1205, 1213, 1317];
+/// Tries to open what is to be served.
+const OPENINGS: usize = 3;
 /// The least that there is, should nobody be there to end it earlier.
 const BARRIER: &str = "SET SESSION sql_log_bin = 0, SESSION lock_wait_timeout = 1";
 /// For a barrier that was told to end.
 const ENDS: Duration = Duration::from_secs(1);
 /// Between two looks at whether it waits.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// Accounts of the operator's own begin with this, as [`crate::core::credentials`] names them.
-const OURS: &str = "shardwright_";
-/// `ER_NO_SUCH_THREAD`.
-const NO_SUCH_THREAD: u16 = 1094;
-/// `ER_KILL_DENIED_ERROR`.
-const KILL_DENIED: u16 = 1095;
 
 /// Which shard databases a server has, and which of them are `READ ONLY`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +86,26 @@ pub async fn open(s: &mut Session, naming: &Naming, shards: &SpanSet) -> Result<
     set(s, naming, shards, false).await
 }
 
+/// Opens these shards on the server that serves them. They can be written nowhere meanwhile, so nobody may hold that up: who has one of them in a
+/// transaction for longer than a second, and can only have read it, is ended. Gives those that were.
+///
+/// # Errors
+/// As [`Error`]; 1205 when it is held up all the same, by an account of the operator's own or one that may not be ended.
+pub async fn open_served(s: &mut Session, naming: &Naming, shards: &SpanSet) -> Result<Vec<Holder>, Error> {
+    let mut ended = vec![];
+    for _ in 1..OPENINGS {
+        let shut = read(s, naming).await?.shut.intersect(shards);
+        match set_within(s, naming, &shut, false, ", SESSION lock_wait_timeout = 1").await {
+            Err(e) if e.code().is_some_and(|code| HELD.contains(&code)) => {}
+            done => return done.map(|()| ended),
+        }
+        ended.extend(end_holders(s, naming, shards, Duration::ZERO).await?);
+    }
+    let shut = read(s, naming).await?.shut.intersect(shards);
+    open(s, naming, &shut).await?;
+    Ok(ended)
+}
+
 /// Takes every fence away, also of databases that are no shard's, on a server that is going to be overwritten: it is open to the operator, and
 /// stays so.
 ///
@@ -117,10 +133,24 @@ pub(super) async fn open_all(s: &mut Session) -> Result<(), Error> {
 }
 
 async fn set(s: &mut Session, naming: &Naming, shards: &SpanSet, shut: bool) -> Result<(), Error> {
+    set_within(s, naming, shards, shut, "").await
+}
+
+/// With further variables, which [`put_back`] puts back.
+async fn set_within(
+    s: &mut Session,
+    naming: &Naming,
+    shards: &SpanSet,
+    shut: bool,
+    variables: &str,
+) -> Result<(), Error> {
     let shards: Vec<i32> = shards.shards().collect();
     for part in shards.chunks(AT_ONCE) {
         let done = s
-            .run(deadline::DDL, format!("{ASIDE}{}", alter(naming, part, shut)))
+            .run(
+                deadline::DDL,
+                format!("{ASIDE}{variables}{}", alter(naming, part, shut)),
+            )
             .await;
         put_back(s).await?;
         done?;
@@ -258,180 +288,6 @@ async fn end_waiting(beside: &mut Session, id: u32) -> bool {
     told.is_ok()
 }
 
-/// A transaction that has touched a shard and is not over.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Holder {
-    /// The shard.
-    pub shard: i32,
-    /// Whose it is.
-    pub who: Who,
-    /// How long it has been open; of a prepared one nobody knows.
-    pub open: Duration,
-}
-
-/// Whose transaction it is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
-    /// A client's.
-    Client {
-        /// `PROCESSLIST_ID`: what KILL takes.
-        id: u64,
-        /// Account.
-        user: String,
-        /// Where it comes from.
-        host: String,
-    },
-    /// A thread of replication.
-    Applier,
-    /// A prepared XA transaction's: no session has it any more, and only XA COMMIT or XA ROLLBACK ends it.
-    Prepared,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shard = self.shard;
-        match &self.who {
-            Who::Client { id, user, host } => write!(
-                f,
-                "a transaction of {user}@{host} (connection {id}) on shard {shard}, open for {} ms",
-                self.open.as_millis()
-            ),
-            Who::Applier => write!(f, "replication's applier on shard {shard}"),
-            Who::Prepared => write!(
-                f,
-                "a prepared XA transaction on shard {shard}: XA RECOVER names it, XA COMMIT or XA ROLLBACK ends it"
-            ),
-        }
-    }
-}
-
-/// Who holds on to databases of these shards. Without `performance_schema` nobody is found; the barrier finds them all the same.
-///
-/// # Errors
-/// As [`Error`].
-pub async fn holders(s: &mut Session, naming: &Naming, shards: &SpanSet) -> Result<Vec<Holder>, Error> {
-    if shards.is_empty() {
-        return Ok(vec![]);
-    }
-    let sets = s.sets(deadline::QUERY, who_holds(naming)).await?;
-    let mut holders: Vec<Holder> = vec![];
-    for row in sets.iter().flatten() {
-        holders.extend(holder(naming, row)?.filter(|h| shards.contains(h.shard)));
-    }
-    holders.sort();
-    holders.dedup_by(|a, b| (a.shard, &a.who) == (b.shard, &b.who));
-    Ok(holders)
-}
-
-/// A lock without a session is a prepared transaction's: its thread is gone, or, after a restart, the server's first one. A database that is
-/// waited for is not held.
-fn who_holds(naming: &Naming) -> String {
-    format!(
-        "SELECT CAST(m.object_schema AS CHAR), t.processlist_id, COALESCE(t.processlist_user, ''), COALESCE(t.processlist_host, ''), \
-         COALESCE(t.name, ''), CAST(COALESCE(MAX(e.timer_wait) DIV 1000000000, MAX(t.processlist_time) * 1000, 0) AS UNSIGNED) \
-         FROM performance_schema.metadata_locks m \
-         LEFT JOIN performance_schema.threads t ON t.thread_id = m.owner_thread_id \
-         LEFT JOIN performance_schema.events_transactions_current e ON e.thread_id = m.owner_thread_id AND e.state = 'ACTIVE' \
-         WHERE m.object_schema LIKE {} AND m.lock_status = 'GRANTED' AND NOT (t.processlist_id <=> CONNECTION_ID()) \
-         GROUP BY m.object_schema, t.processlist_id, t.processlist_user, t.processlist_host, t.name",
-        literal(&naming.like_pattern())
-    )
-}
-
-fn holder(naming: &Naming, row: &Row) -> Result<Option<Holder>, Error> {
-    let Some(shard) = naming.parse(&get::<String>(row, 0)?) else {
-        return Ok(None);
-    };
-    let thread: String = get(row, 4)?;
-    let who = match get::<Option<u64>>(row, 1)? {
-        _ if thread.starts_with("thread/sql/replica") || thread.starts_with("thread/sql/slave") => {
-            Who::Applier
-        }
-        None => Who::Prepared,
-        Some(id) => Who::Client {
-            id,
-            user: get(row, 2)?,
-            host: get(row, 3)?,
-        },
-    };
-    Ok(Some(Holder {
-        shard,
-        open: Duration::from_millis(if who == Who::Prepared { 0 } else { get(row, 5)? }),
-        who,
-    }))
-}
-
-/// Ends the connections of clients whose transactions have held these shards for at least as long as that; they find it closed, and
-/// nothing of the transaction is done. The operator's own are left alone. Gives those that were ended.
-///
-/// # Errors
-/// As [`Error`].
-pub async fn end_holders(
-    s: &mut Session,
-    naming: &Naming,
-    shards: &SpanSet,
-    after: Duration,
-) -> Result<Vec<Holder>, Error> {
-    let mut ended: Vec<Holder> = vec![];
-    for holder in holders(s, naming, shards).await? {
-        let Who::Client { id, user, .. } = &holder.who else {
-            continue;
-        };
-        if holder.open < after || user.starts_with(OURS) {
-            continue;
-        }
-        match s.run(deadline::STEP, format!("KILL CONNECTION {id}")).await {
-            Ok(()) => ended.push(holder),
-            // It has ended by itself; or it is an account with SYSTEM_USER, and the operator has not got that yet.
-            Err(e) if matches!(e.code(), Some(NO_SUCH_THREAD | KILL_DENIED)) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(ended)
-}
-
-/// Prepared XA transactions of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prepared {
-    /// How many there are, whatever they touch.
-    pub count: usize,
-    /// Of the shards that were asked for, those that one of them touches; all of them, when the server does not tell.
-    pub touch: SpanSet,
-}
-
-/// Asks for prepared XA transactions (`XA RECOVER`), and which of `shards` they touch. MySQL does not say which of them touches what.
-///
-/// # Errors
-/// As [`Error`].
-pub async fn prepared(s: &mut Session, naming: &Naming, shards: &SpanSet) -> Result<Prepared, Error> {
-    let mut sets = s
-        .sets(deadline::QUERY, format!("XA RECOVER; {}", who_holds(naming)))
-        .await?
-        .into_iter();
-    let count = sets.next().map_or(0, |rows| rows.len());
-    if count == 0 {
-        return Ok(Prepared::default());
-    }
-    let mut touched: Vec<i32> = vec![];
-    for row in sets.flatten() {
-        touched.extend(
-            holder(naming, &row)?
-                .filter(|h| h.who == Who::Prepared)
-                .map(|h| h.shard),
-        );
-    }
-    let known = !touched.is_empty();
-    let touched: SpanSet = touched.into_iter().collect();
-    Ok(Prepared {
-        count,
-        touch: if known {
-            touched.intersect(shards)
-        } else {
-            shards.clone()
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -465,25 +321,6 @@ mod tests {
             sql,
             "SET SESSION sql_log_bin = 0, GLOBAL super_read_only = OFF; ALTER DATABASE `my_db00003` READ ONLY = 1; \
              ALTER DATABASE `my_db00004` READ ONLY = 1"
-        );
-    }
-
-    #[test]
-    fn who_holds_on_to_a_shard_is_said_with_what_ends_it() {
-        let who = Who::Client {
-            id: 7,
-            user: "app".into(),
-            host: "10.0.0.1".into(),
-        };
-        let text = Holder {
-            shard: 3,
-            who,
-            open: Duration::from_millis(1500),
-        }
-        .to_string();
-        assert_eq!(
-            text,
-            "a transaction of app@10.0.0.1 (connection 7) on shard 3, open for 1500 ms"
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         credentials::channel_user,
         gtid::GtidSet,
         migration::{
-            Action, Decision,
+            Action, Decision, batch,
             observed::{End, Place},
         },
         placement::moves,
@@ -64,16 +64,38 @@ impl Hands<'_> {
             Action::Fence { at, shards } => {
                 let naming = self.naming;
                 let shut = shard_fence::shut(self.session(*at)?, naming, shards).await;
-                self.on(*at, "make databases READ ONLY", shut)
+                match shut {
+                    Err(e) if e.code().is_some_and(|code| shard_fence::HELD.contains(&code)) => {
+                        self.nobody_holds(*at, shards).await?;
+                        self.on(*at, "make databases READ ONLY", Err(e))
+                    }
+                    shut => self.on(*at, "make databases READ ONLY", shut),
+                }
             }
             Action::Unfence { at, shards } => {
                 let naming = self.naming;
-                let opened = shard_fence::open(self.session(*at)?, naming, shards).await;
-                self.on(*at, "open databases", opened)?;
+                if *at == self.observed.active(at.end) {
+                    let opened = shard_fence::open_served(self.session(*at)?, naming, shards).await;
+                    for holder in self.on(*at, "open databases", opened)? {
+                        tracing::warn!(r#move = %self.site.key, pod = self.site.pod(*at), %holder, "ended: a shard that is to be served was held up");
+                    }
+                } else {
+                    let opened = shard_fence::open(self.session(*at)?, naming, shards).await;
+                    self.on(*at, "open databases", opened)?;
+                }
                 if self.done.cut_over && self.done.blocked.is_none() {
                     self.done.blocked = self.fenced.map(|t| t.elapsed());
                 }
                 Ok(())
+            }
+            Action::Approach {
+                server,
+                of,
+                batch,
+                within,
+            } => {
+                self.approach(*server, *of, *within).await?;
+                self.nobody_holds(*server, batch).await
             }
             Action::Reach {
                 server,
@@ -158,6 +180,47 @@ impl Hands<'_> {
         }
     }
 
+    /// Whether `server` executes within that time what `of` has now.
+    async fn follows(&mut self, server: Place, of: Place, within: SignedDuration) -> Result<bool, Error> {
+        let within = Duration::try_from(within).unwrap_or_default();
+        let within = self.left()?.map_or(within, |left| left.min(within));
+        let sampled = state::executed(self.session(of)?).await;
+        let set = self.on(of, "sample its position", sampled)?;
+        let reached = channel::reached(self.session(server)?, &set, within).await;
+        self.on(server, "catch up", reached)
+    }
+
+    /// Clients that hold on to databases there: past the point of no return they would keep shards from being opened.
+    async fn nobody_holds(&mut self, at: Place, shards: &SpanSet) -> Result<(), Error> {
+        let naming = self.naming;
+        let holders = shard_fence::holders(self.session(at)?, naming, shards).await;
+        let mut holders = self.on(at, "look who holds on to databases", holders)?;
+        holders.retain(|h| h.who != shard_fence::Who::Applier);
+        // Left by an operator that died: whoever holds the lock of this server is the only one who works on these shards.
+        for left in shard_fence::of_the_operator(&holders) {
+            let ended = self.session(at)?.end_connection(left, deadline::STEP).await;
+            self.on(at, "end what another operator has left", ended)?;
+        }
+        holders.retain(|h| !h.is_the_operators());
+        match holders.first() {
+            None => Ok(()),
+            Some(first) => Err(Error::Held {
+                shards: holders.iter().map(|h| h.shard).collect(),
+                by: format!("{first}, on {}", self.site.pod(at)),
+            }),
+        }
+    }
+
+    async fn approach(&mut self, server: Place, of: Place, within: SignedDuration) -> Result<(), Error> {
+        let begun = Instant::now();
+        while !self.follows(server, of, within).await? {
+            if begun.elapsed() >= batch::APPROACH.unsigned_abs() {
+                return Err(Error::Behind(self.site.pod(server)));
+            }
+        }
+        Ok(())
+    }
+
     async fn reach(
         &mut self,
         server: Place,
@@ -165,12 +228,7 @@ impl Hands<'_> {
         filter: &SpanSet,
         within: SignedDuration,
     ) -> Result<(), Error> {
-        let within = Duration::try_from(within).unwrap_or_default();
-        let within = self.left()?.map_or(within, |left| left.min(within));
-        let sampled = state::executed(self.session(of)?).await;
-        let set = self.on(of, "sample its position", sampled)?;
-        let reached = channel::reached(self.session(server)?, &set, within).await;
-        if !self.on(server, "catch up", reached)? {
+        if !self.follows(server, of, within).await? {
             return Err(Error::Behind(self.site.pod(server)));
         }
         let (name, naming) = (self.channel(server.end), self.naming);
@@ -284,6 +342,26 @@ impl Hands<'_> {
         for at in places {
             let forgotten = seed::forget(self.session(at)?, &databases).await;
             self.on(at, "take away the marks of copies", forgotten)?;
+        }
+        self.even().await
+    }
+
+    /// What one server of a pair counts as executed for this move and the other one does not would be errant when the move is off the record.
+    async fn even(&mut self) -> Result<(), Error> {
+        let Some(m) = moves::find(&self.record, &self.site.key).cloned() else {
+            return Ok(());
+        };
+        for (end, counted) in [(End::To, &m.seed_gtid), (End::From, &m.opposite_gtid)] {
+            let counted: GtidSet = counted.parse().unwrap_or_default();
+            let has = |i| {
+                let seen = self.observed.server(Place::new(end, i));
+                seen.map(|s| counted.is_subset_of(&s.executed))
+            };
+            if let (Some(one), Some(other)) = (has(0), has(1))
+                && one != other
+            {
+                self.count_as_executed(end, &counted).await?;
+            }
         }
         Ok(())
     }

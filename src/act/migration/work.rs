@@ -8,7 +8,7 @@ use super::{
 use crate::{
     core::{
         gtid::GtidSet,
-        migration::observed::{SeedOutcome, SeedRun, VerifyOutcome, VerifyRun},
+        migration::observed::{End, SeedOutcome, SeedRun, VerifyOutcome, VerifyRun},
         pair::observed::Tries,
         spans::SpanSet,
     },
@@ -119,6 +119,13 @@ pub struct Works {
 }
 
 impl Works {
+    /// The end that copies are made at. Their locks are held until what came of it is on record.
+    pub fn copies(&self) -> Option<End> {
+        End::BOTH
+            .into_iter()
+            .find(|end| matches!(&self.seeding[*end as usize], Some(run) if !matches!(run.outcome(), Some(Copied::Failed(_) | Copied::Refused(_)))))
+    }
+
     /// Ends all of it, and forgets what came of it.
     pub async fn stop(&mut self) {
         for run in self.seeding.iter_mut().filter_map(Option::take) {

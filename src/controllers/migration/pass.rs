@@ -1,6 +1,6 @@
 //! One pass over a move: observe, decide, act, report.
 
-use super::Shared;
+use super::{super::busy::UnderWay, Shared};
 use crate::{
     act::{
         failpoint,
@@ -35,6 +35,8 @@ use std::{
 const NUMBERS: Duration = Duration::from_secs(2);
 /// Until the next pass while a pair is acted upon.
 const PAIR_ACTS: Duration = Duration::from_millis(20);
+/// Until the next pass of a move that ends, while copies are made at one of its pairs.
+const COPIES: Duration = Duration::from_secs(1);
 /// Write blocks that are remembered.
 const BLOCKS: usize = 65_536;
 
@@ -51,6 +53,8 @@ pub enum Next {
 pub struct Local {
     held: Held,
     works: Works,
+    /// Copies are made, for this move.
+    copying: Option<UnderWay>,
     memory: Memory,
     blocks: Vec<Duration>,
     /// What was set to have copies compared again, when they were found different.
@@ -116,8 +120,17 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
         forget(shared, site);
         return Ok(Next::Gone);
     }
-    let acting = |end| ctx.acting.is(&format!("{}/{}", site.namespace, site.pair(end)));
-    let held_up = !decision.actions.is_empty() && End::BOTH.into_iter().any(acting);
+    let names = End::BOTH.map(|end| format!("{}/{}", site.namespace, site.pair(end)));
+    // Nothing is in a hurry when a move ends.
+    let ends = observed.mv().is_some_and(|m| m.stage == MoveStage::CleaningUp);
+    let copied = |name: &String| ends && local.copying.is_none() && ctx.copying.is(name);
+    let waits = !decision.actions.is_empty() && names.iter().any(copied);
+    let turn = if decision.actions.is_empty() || waits {
+        vec![]
+    } else {
+        ctx.turns.take(&names.iter().cloned().collect()).await
+    };
+    let held_up = waits || !decision.actions.is_empty() && names.iter().any(|name| ctx.acting.is(name));
     let (done, result) = if held_up {
         (Done::default(), Ok(()))
     } else {
@@ -133,6 +146,12 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
         );
         Box::pin(hands.act(&decision, halt.as_deref())).await
     };
+    drop(turn);
+    local.copying = match (local.works.copies(), local.copying.take()) {
+        (None, _) => None,
+        (Some(_), Some(copying)) => Some(copying),
+        (Some(end), None) => names.get(end as usize).map(|name| ctx.copying.begin(name)),
+    };
     local.held.hold(seen);
     let again = remember(local, &decision, &done, result.as_ref().err(), &ctx.metrics.moves);
     tell(
@@ -147,7 +166,7 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
     )
     .await;
     if held_up {
-        return Ok(Next::After(PAIR_ACTS));
+        return Ok(Next::After(if waits { COPIES } else { PAIR_ACTS }));
     }
     if let (Ok(()), State::Over) = (&result, &decision.state) {
         let moved = observed
@@ -240,6 +259,21 @@ fn remember(
     {
         local.differed = None;
     }
+    if let Some(Error::Held { shards, .. }) = error
+        && matches!(
+            decision.state,
+            State::CuttingOver { .. } | State::FencingAhead { .. }
+        )
+    {
+        if done.begun {
+            metrics.batch("held");
+        }
+        for shard in shards.shards() {
+            let tries = memory.blocked.entry(shard).or_default();
+            *tries = tries.again(now);
+        }
+        return true;
+    }
     let State::CuttingOver { batch, .. } = &decision.state else {
         return false;
     };
@@ -270,14 +304,6 @@ fn remember(
             true
         }
         Some(_) if !done.begun => false,
-        Some(Error::Held { shards, .. }) => {
-            metrics.batch("held");
-            for shard in shards.shards() {
-                let tries = memory.blocked.entry(shard).or_default();
-                *tries = tries.again(now);
-            }
-            true
-        }
         Some(error) => {
             let outcome = error.label();
             let known = ["late", "behind"].contains(&outcome);

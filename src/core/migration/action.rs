@@ -41,6 +41,18 @@ pub enum Action {
         /// What.
         shards: SpanSet,
     },
+    /// Before anything is blocked: samples `gtid_executed` of `of`, anew each time, until `server` executes such a one within that time; fails when it
+    /// has not for [`APPROACH`](super::batch::APPROACH), and when a client there holds on to a shard of the batch.
+    Approach {
+        /// The one that follows.
+        server: Place,
+        /// The one whose position it is.
+        of: Place,
+        /// What is to be opened on `server`.
+        batch: SpanSet,
+        /// So long.
+        within: SignedDuration,
+    },
     /// Samples `gtid_executed` of `of` and waits until `server` has executed it; fails when it has not within that time, and unless the channel of
     /// `server` then still lets through `filter`, and has not stopped with an error: what a filter leaves out counts as executed (rule R4).
     Reach {
@@ -80,7 +92,7 @@ pub enum Action {
     StopChannel(Place),
     /// Stops the channel and takes it away.
     RemoveChannel(Place),
-    /// Begins to make copies in the background, READ ONLY from the first moment, on both servers of this end. The work takes the locks of both, and ends when
+    /// Begins to make copies in the background, closed from the first moment, on both servers of this end. The work takes the locks of both, and ends when
     /// the record does not name it any more.
     Seed {
         /// Where.
@@ -241,7 +253,7 @@ impl Action {
             | Self::RemoveChannel(at)
             | Self::Drop { at, .. }
             | Self::EndTransaction { at, .. } => vec![*at],
-            Self::Reach { server, of, .. } => vec![*server, *of],
+            Self::Approach { server, of, .. } | Self::Reach { server, of, .. } => vec![*server, *of],
             Self::Unlinked(all) => all.clone(),
             Self::Count { end, .. } | Self::Seed { into: end, .. } => both(end),
         }

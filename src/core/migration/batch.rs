@@ -18,8 +18,12 @@ pub const LARGEST: usize = 4;
 pub const AHEAD: usize = 16;
 /// Before a batch the target has to have what the source has within this.
 pub const CLOSE: SignedDuration = SignedDuration::from_millis(30);
-/// So often in a row that is waited for; then the batch is begun all the same.
-pub const WAITS: u32 = 40;
+/// On a target that never comes so close, the longest time that will do.
+pub const CLOSE_LONGEST: SignedDuration = SignedDuration::from_millis(480);
+/// A pass tries that anew for so long.
+pub const APPROACH: SignedDuration = SignedDuration::from_millis(500);
+/// After so many passes in vain, twice the time will do.
+pub const PATIENT: u32 = 8;
 /// A target that lacks more transactions than this need not be waited for yet.
 pub const FAR: u64 = 1000;
 /// Between two tries to fence a shard that has an open transaction, after the first one; twice as long after each further one.
@@ -53,6 +57,15 @@ pub fn size(last: Option<Cost>) -> usize {
         shards
     };
     next.clamp(1, LARGEST)
+}
+
+/// Within which time the target has to have what the source has, after so many passes in which it had not. No batch is begun before it does: its shards
+/// would be blocked for what the target lacks.
+pub fn close(waits: u32) -> SignedDuration {
+    let wider = (0..waits / PATIENT)
+        .take_while(|n| *n < 31)
+        .fold(CLOSE, |d, _| d.saturating_mul(2));
+    wider.min(CLOSE_LONGEST)
 }
 
 /// When whatever was tried may be tried again.

@@ -243,32 +243,32 @@ fn unverify(o: &Observed, m: &Move, end: End) -> Vec<Action> {
 fn cut_over(o: &Observed, m: &Move, to: End, batch: &SpanSet) -> Vec<Action> {
     let (source, target) = (o.active(to.other()), o.active(to));
     let number = o.record.batches.saturating_add(1);
-    let reach = |within| Action::Reach {
-        server: target,
-        of: source,
-        filter: moves::set(&m.shards),
-        within,
-    };
     let open = |at| Action::Unfence {
         at,
         shards: batch.clone(),
     };
-    let mut steps = vec![];
-    if o.memory.waits < batch::WAITS {
-        steps.push(reach(batch::CLOSE));
-    }
-    steps.extend([
+    vec![
+        Action::Approach {
+            server: target,
+            of: source,
+            batch: batch.clone(),
+            within: batch::close(o.memory.waits),
+        },
         Action::Record(Change::BeginBatch(batch.clone())),
         Action::Fence {
             at: source,
             shards: batch.clone(),
         },
-        reach(o.policy.deadline.min(REACH)),
+        Action::Reach {
+            server: target,
+            of: source,
+            filter: moves::set(&m.shards),
+            within: o.policy.deadline.min(REACH),
+        },
         Action::Confirm(o.pairs()),
         Action::Record(Change::CutOver { number }),
         open(target),
         // In the background: the record opens them there if it is promoted before.
         open(o.passive(to)),
-    ]);
-    steps
+    ]
 }

@@ -237,7 +237,12 @@ fn cutover(o: &Observed, m: &Move, now: Timestamp) -> State {
         return State::BackingOff(at);
     }
     let (source, target) = (o.active(to.other()), o.active(to));
-    if let Some(state) = long_transaction(o, source, &batch::candidates(o, m, to), now) {
+    let held = [source, o.passive(to.other()), target];
+    let shards = batch::candidates(o, m, to);
+    if let Some(state) = held
+        .into_iter()
+        .find_map(|at| long_transaction(o, at, &shards, now))
+    {
         return state;
     }
     let batch = match batch::next(o, m, to, now) {
@@ -260,7 +265,9 @@ fn cutover(o: &Observed, m: &Move, now: Timestamp) -> State {
     let at = o.passive(to.other());
     let shut = o.server(at).map_or_else(SpanSet::new, |s| s.shut.clone());
     if !batch.is_subset(&shut) {
-        let shards = batch.union(&batch::window(o, m, to)).minus(&shut);
+        let blocked = o.memory.blocked.keys().copied().collect();
+        let window = batch::window(o, m, to).minus(&blocked);
+        let shards = batch.union(&window).minus(&shut);
         return State::FencingAhead { at, shards };
     }
     State::CuttingOver { to, batch }

@@ -510,7 +510,7 @@ pub const ROWS: &[Row] = &[
         "nothing of this",
         "cut the batch over, see below",
         &["BeginBatch", "CutOver"],
-        "`CuttingOver`",
+        "`CuttingOver`; `CatchingUp` when the target was not close enough just now",
     ),
 ];
 

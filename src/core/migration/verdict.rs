@@ -1,6 +1,7 @@
 //! What is said of a move: its condition, and its events.
 
 use super::{
+    batch,
     observed::{End, Observed, SeedOutcome, VerifyOutcome},
     reasons,
     state::State,
@@ -173,6 +174,18 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
             format!("shards {shards} have open or prepared transactions, and are tried again at {until:.0}"),
         ),
         State::CatchingUp { lag } => working(reasons::CATCHING_UP, format!("{lag} transactions behind")),
+        State::CuttingOver { to, .. } if o.memory.waits > 0 => {
+            let (source, target) = (o.active(to.other()), o.active(*to));
+            working(
+                reasons::CATCHING_UP,
+                format!(
+                    "no batch is begun before {} has within {} ms what {} has",
+                    o.pod(target),
+                    batch::close(o.memory.waits).as_millis(),
+                    o.pod(source)
+                ),
+            )
+        }
         State::FencingAhead { .. } | State::CuttingOver { .. } | State::Arrived | State::Resuming => {
             working(reasons::CUTTING_OVER, left(o))
         }

@@ -134,7 +134,7 @@ async fn recorded(
             .as_ref()
             .is_some_and(|c| c.runs() && c.leads_to(&host, &state.uuid));
     let mut blockers = vec![];
-    if is_active && flags.have.overlaps(blocked) {
+    if flags.have.overlaps(blocked) {
         for holder in shard_fence::holders(s, &found.naming, blocked).await? {
             let connection = match holder.who {
                 shard_fence::Who::Client { id, .. } => Some(id),

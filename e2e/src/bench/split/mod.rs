@@ -48,6 +48,9 @@ pub struct Options {
     /// Clients, each of which writes to its part of the shards in turn.
     #[arg(long, default_value = "8")]
     pub clients: usize,
+    /// Milliseconds between two tries of such a client: 0 for as fast as they can.
+    #[arg(long, default_value = "20")]
+    pub pause: u64,
     /// Clients more, which write without a pause to the shards that move next: without them the time between two rows of a shard would be measured.
     #[arg(long, default_value = "4")]
     pub chasers: usize,
@@ -100,7 +103,7 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
     let shards: Vec<i32> = (0..options.shards).collect();
     let pace = Pace {
         clients: options.clients,
-        pause: Duration::ZERO,
+        pause: Duration::from_millis(options.pause),
         chasers: options.chasers,
     };
     let crowd = Arc::new(f.crowd(&shards, pace).await?);

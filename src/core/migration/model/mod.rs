@@ -6,7 +6,7 @@
 //! What it takes for granted of a pair, each explored in `core::pair::model`: a commit is acknowledged when both members have it; whoever is promoted has
 //! everything that was acknowledged; a former active server acknowledges nothing. And of its controller: it reads `status.placement` after the
 //! new active server is on record, and opens that with exactly [`super::fences::shut`] READ ONLY; the channels of moves are locked out of
-//! an active server before commits wait for an acknowledgement there. Of copies: they are READ ONLY from the first moment.
+//! an active server before commits wait for an acknowledgement there. Of copies: they are closed from the first moment.
 
 #![allow(
     clippy::cast_possible_truncation,

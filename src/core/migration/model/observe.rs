@@ -10,7 +10,7 @@ use crate::{
         gtid::GtidSet,
         migration::{
             action::Change,
-            batch::{self, Cost},
+            batch::Cost,
             observed::{
                 ChannelSeen, CloneSeen, End, Memory, Observed, PairSeen, Policy, SeedOutcome, SeedRun,
                 ServerSeen, VerifyOutcome, VerifyRun,
@@ -221,8 +221,6 @@ pub fn observed(v: &View) -> Observed {
                 shards: 1,
                 blocked: SignedDuration::from_millis(1),
             }),
-            // Nothing safe depends on the wait before a batch.
-            waits: batch::WAITS,
             ..Memory::default()
         },
     }

@@ -122,7 +122,11 @@ impl Plans {
         }
         let observed = observe::observed(&view);
         let decision = decide(&observed, observe::now(&view));
-        let steps = decision.actions.iter().map(|a| step(&observed, a)).collect();
+        let steps = decision
+            .actions
+            .iter()
+            .filter_map(|a| step(&observed, a))
+            .collect();
         let steps = self.without.alter(&view, steps);
         let decided = Decided {
             plan: self.intern(steps),
@@ -172,8 +176,9 @@ pub fn locks(step: Step) -> u8 {
     }
 }
 
-/// Every action has its step: a new one does not compile until it is here and in `acts.rs`.
-fn step(o: &Observed, action: &Action) -> Step {
+/// Every action has its step: a new one does not compile until it is here and in `acts.rs`. But for the one that only waits, before anything is
+/// blocked: nothing safe depends on it.
+fn step(o: &Observed, action: &Action) -> Option<Step> {
     let at = |p: &Place| p.end as usize * 2 + p.server;
     let set = observe::shards;
     let step = match action {
@@ -215,10 +220,11 @@ fn step(o: &Observed, action: &Action) -> Step {
         Action::Drop { at: p, shards } => Step::Drop(at(p), set(shards)),
         // The model's clients end their transactions.
         Action::EndTransaction { .. } => panic!("{action:?}"),
+        Action::Approach { .. } => return None,
     };
     let needed = action.locks().iter().fold(0, |all, p| all | 1 << at(p));
     assert_eq!(locks(step), needed, "{action:?}");
-    step
+    Some(step)
 }
 
 fn edit(o: &Observed, change: &Change) -> Edit {

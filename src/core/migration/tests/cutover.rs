@@ -4,6 +4,7 @@ use super::*;
 use crate::core::migration::{
     batch::{self, Cost},
     observed::Blocker,
+    reasons,
 };
 
 fn batch_of(o: &Observed) -> SpanSet {
@@ -17,24 +18,29 @@ fn batch_of(o: &Observed) -> SpanSet {
 
 /// The order of R2, either way.
 fn steps(to: End, shards: &SpanSet, number: i64) -> Vec<Action> {
-    let reach = |within| Action::Reach {
-        server: a(to),
-        of: a(to.other()),
-        filter: moving(),
-        within,
-    };
+    let (server, of) = (a(to), a(to.other()));
     let open = |at| Action::Unfence {
         at,
         shards: shards.clone(),
     };
     vec![
-        reach(batch::CLOSE),
+        Action::Approach {
+            server,
+            of,
+            batch: shards.clone(),
+            within: batch::CLOSE,
+        },
         Action::Record(Change::BeginBatch(shards.clone())),
         Action::Fence {
-            at: a(to.other()),
+            at: of,
             shards: shards.clone(),
         },
-        reach(SignedDuration::from_secs(1)),
+        Action::Reach {
+            server,
+            of,
+            filter: moving(),
+            within: SignedDuration::from_secs(1),
+        },
         Action::Confirm([(0, 7), (0, 7)]),
         Action::Record(Change::CutOver { number }),
         open(a(to)),
@@ -52,13 +58,24 @@ fn cutting_over() {
     does(&o, "CuttingOver", &steps(FROM, &set(&[(4, 4)]), 2));
 }
 
-/// A target that never comes close is waited for so often and no more.
+/// A target that never comes close is waited for, and people are told.
 #[test]
-fn the_wait_before_a_batch_ends() {
+fn no_batch_is_begun_before_the_target_is_close() {
     let mut o = verified();
-    o.memory.waits = batch::WAITS;
-    let first = decide(&o, now()).actions.remove(0);
-    assert_eq!(first, Action::Record(Change::BeginBatch(set(&[(4, 4)]))));
+    for (waits, within) in [(0, 30), (7, 30), (8, 60), (31, 240), (32, 480), (u32::MAX, 480)] {
+        o.memory.waits = waits;
+        let d = row(&o, "CuttingOver");
+        assert!(
+            matches!(&d.actions[0], Action::Approach { within: w, .. } if *w == SignedDuration::from_millis(within)),
+            "{waits}: {d:?}"
+        );
+        let reason = if waits == 0 {
+            reasons::CUTTING_OVER
+        } else {
+            reasons::CATCHING_UP
+        };
+        assert_eq!(d.overall.reason(), reason);
+    }
     // A deadline that is shorter than the wait is kept.
     o.policy.deadline = SignedDuration::from_millis(300);
     let within = decide(&o, now()).actions.into_iter().find_map(|a| match a {
@@ -281,6 +298,17 @@ fn fencing_ahead() {
     // The window slides when the next batch is not in it any more.
     at(&mut o, b(FROM)).shut = set(&[(4, 4)]);
     row(&o, "CuttingOver");
+    // One that somebody reads there holds up no other one, and is tried again by itself.
+    at(&mut o, b(FROM)).shut = SpanSet::new();
+    o.memory.blocked.insert(4, tried(1, 0));
+    let fence = |shards| Action::Fence { at: b(FROM), shards };
+    does(&o, "FencingAhead", &[fence(set(&[(5, 7)]))]);
+    for shard in 5..=7 {
+        o.memory.blocked.insert(shard, tried(1, 0));
+    }
+    row(&o, "Blocked");
+    o.memory.blocked.insert(6, tried(1, 1));
+    does(&o, "FencingAhead", &[fence(set(&[(6, 6)]))]);
 }
 
 /// Whatever a pass has left between `BeginBatch` and `CutOver` goes back, whichever way it went.

@@ -62,6 +62,7 @@ pub async fn run(world: &World, options: &Options) -> Result<()> {
             Pace {
                 clients: 8,
                 pause: Duration::ZERO,
+                chaser_pause: Duration::ZERO,
                 chasers: 2,
             },
         )

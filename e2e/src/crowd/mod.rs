@@ -57,8 +57,10 @@ pub struct Pace {
     pub clients: usize,
     /// Between two tries of a client.
     pub pause: Duration,
-    /// Clients more, which write without a pause to those shards that move next.
+    /// Clients more, which write to those shards that move next.
     pub chasers: usize,
+    /// Between two tries of such a one.
+    pub chaser_pause: Duration,
 }
 
 impl Pace {
@@ -67,6 +69,7 @@ impl Pace {
         clients: 8,
         pause: Duration::from_millis(20),
         chasers: 0,
+        chaser_pause: Duration::ZERO,
     };
 }
 
@@ -160,6 +163,7 @@ impl Fleet {
                 client(),
                 own,
                 n,
+                pace.chaser_pause,
                 Arc::clone(&chased),
                 stop.clone(),
             )));
@@ -241,6 +245,7 @@ async fn chase(
     mut client: Client,
     own: BTreeMap<i32, OfShard>,
     turn: usize,
+    pause: Duration,
     chased: Arc<std::sync::Mutex<Vec<i32>>>,
     stop: Arc<AtomicBool>,
 ) {
@@ -255,6 +260,7 @@ async fn chase(
         let number = numbers.entry(one.shard).or_default();
         *number += 1;
         write(&mut client, one, *number).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -11,7 +11,11 @@ use crate::{
 };
 use futures::future;
 use k8s_openapi::jiff::Timestamp;
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Binary logs that are not read within this are as good as purged: all rows are compared then.
 const LOGS: Duration = Duration::from_secs(30 * 60);
@@ -87,15 +91,27 @@ async fn found(ask: &CompareAsk, control: Arc<Control>) -> (Option<GtidSet>, Ver
         channel: None,
         patience: PATIENCE,
     };
+    let began = Instant::now();
     let position = match seed::pin(&pin).await {
         Ok(position) => position,
         Err(e) => return (None, Verdicts::Unknown(e.to_string())),
     };
+    let pinned = began.elapsed();
     let what = match what(ask, &databases).await {
         Ok(what) => what,
         Err(verdicts) => return (None, verdicts),
     };
+    let told = began.elapsed();
     let found = verify::compare(position, &what, control).await;
+    tracing::info!(
+        source = ask.source.tls_name,
+        shards = databases.len(),
+        all = ask.since.is_none(),
+        pinned_milliseconds = pinned.as_millis(),
+        logs_milliseconds = told.saturating_sub(pinned).as_millis(),
+        rows_milliseconds = began.elapsed().saturating_sub(told).as_millis(),
+        "compared"
+    );
     let mut differ: Vec<i32> = vec![];
     let (mut tables, mut unknown) = (vec![], None);
     for ((database, table), verdict) in &found.tables {

@@ -14,7 +14,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub const AIM: SignedDuration = SignedDuration::from_millis(100);
 /// No batch is larger: what each further shard costs, all of the batch wait for.
 pub const LARGEST: usize = 4;
-/// So many shards are fenced on the passive server ahead of their batch, so that a batch need not wait for that.
+/// So many shards are fenced at once on the passive server that they leave, ahead of their batch, and opened at once on the one that they come to: no batch
+/// waits for that.
 pub const AHEAD: usize = 16;
 /// Before a batch the target has to have what the source has within this.
 pub const CLOSE: SignedDuration = SignedDuration::from_millis(30);

@@ -243,10 +243,6 @@ fn unverify(o: &Observed, m: &Move, end: End) -> Vec<Action> {
 fn cut_over(o: &Observed, m: &Move, to: End, batch: &SpanSet) -> Vec<Action> {
     let (source, target) = (o.active(to.other()), o.active(to));
     let number = o.record.batches.saturating_add(1);
-    let open = |at| Action::Unfence {
-        at,
-        shards: batch.clone(),
-    };
     vec![
         Action::Approach {
             server: target,
@@ -267,8 +263,9 @@ fn cut_over(o: &Observed, m: &Move, to: End, batch: &SpanSet) -> Vec<Action> {
         },
         Action::Confirm(o.pairs()),
         Action::Record(Change::CutOver { number }),
-        open(target),
-        // In the background: the record opens them there if it is promoted before.
-        open(o.passive(to)),
+        Action::Unfence {
+            at: target,
+            shards: batch.clone(),
+        },
     ]
 }

@@ -246,7 +246,7 @@ pub fn state(o: &Observed, now: Timestamp) -> State {
         return State::FenceLeft(left);
     }
     let ahead = fences_left(o, m, o.ends.each_ref().map(PairSeen::passive), |end| {
-        batch::verified(o, m, end.other())
+        batch::verified(o, m, end.other()).union(&behind(o, m, end))
     });
     if !ahead.is_empty() {
         return State::FenceAhead(ahead);
@@ -266,6 +266,21 @@ pub fn state(o: &Observed, now: Timestamp) -> State {
     match m.stage {
         MoveStage::Seeding => stages::seeding(o, m, now),
         _ => stages::following(o, m, now),
+    }
+}
+
+/// What has arrived at an end and is READ ONLY on its passive server still. Clients write to it by then, and one by one each would hold up the applier there, and
+/// the next batch with it: some are opened at once, or all when no batch follows. Whoever promotes that server opens them by the record.
+fn behind(o: &Observed, m: &Move, end: End) -> SpanSet {
+    let shut = o
+        .server(o.passive(end))
+        .map_or_else(SpanSet::new, |s| s.shut.clone());
+    let arrived = shut.intersect(&o.placed(m, end));
+    let more = m.stage == MoveStage::Following && !batch::candidates(o, m, end).is_empty();
+    if more && arrived.len() < batch::AHEAD {
+        arrived
+    } else {
+        SpanSet::new()
     }
 }
 

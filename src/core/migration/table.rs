@@ -90,7 +90,7 @@ pub const ROWS: &[Row] = &[
     row(
         "FenceAhead",
         ANY,
-        "a passive server has, and it is not one that is verified and bound for the other end in stage Following or Retaining",
+        "a passive server has, and it is neither one that is verified and bound for the other end in stage Following or Retaining, nor one of fewer than 16 at an end that another batch may go to",
         "open it there",
         &[],
         "`OpeningShards`",

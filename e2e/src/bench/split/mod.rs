@@ -49,11 +49,17 @@ pub struct Options {
     #[arg(long, default_value = "8")]
     pub clients: usize,
     /// Milliseconds between two tries of such a client: 0 for as fast as they can.
-    #[arg(long, default_value = "20")]
+    #[arg(long, env = "PAUSE", default_value = "50")]
     pub pause: u64,
-    /// Clients more, which write without a pause to the shards that move next: without them the time between two rows of a shard would be measured.
+    /// Clients more, which write to the shards that move next: without them the time between two rows of a shard would be measured.
     #[arg(long, default_value = "4")]
     pub chasers: usize,
+    /// Milliseconds between two tries of such a one: so much of each block is the client's.
+    #[arg(long, env = "CHASER_PAUSE", default_value = "10")]
+    pub chaser_pause: u64,
+    /// Lines for the configuration of mysqld.
+    #[arg(long)]
+    pub mysql_config: Option<String>,
     /// Do not measure all shards in one batch.
     #[arg(long)]
     pub no_all_at_once: bool,
@@ -105,6 +111,7 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
         clients: options.clients,
         pause: Duration::from_millis(options.pause),
         chasers: options.chasers,
+        chaser_pause: Duration::from_millis(options.chaser_pause),
     };
     let crowd = Arc::new(f.crowd(&shards, pace).await?);
     // As many clients write to shards that move before anything does: what is compared has the same load.
@@ -134,7 +141,7 @@ async fn set_up(f: &Fleet, options: &Options) -> Result<()> {
         database_prefix: "db".into(),
         digits: 5,
     };
-    cluster.spec.mysql.config = None;
+    cluster.spec.mysql.config.clone_from(&options.mysql_config);
     f.apply(&cluster).await?;
     for pair in [bp::PAIR, TARGET] {
         f.apply(&bp::pair(f, pair)).await?;

@@ -19,10 +19,6 @@ fn batch_of(o: &Observed) -> SpanSet {
 /// The order of R2, either way.
 fn steps(to: End, shards: &SpanSet, number: i64) -> Vec<Action> {
     let (server, of) = (a(to), a(to.other()));
-    let open = |at| Action::Unfence {
-        at,
-        shards: shards.clone(),
-    };
     vec![
         Action::Approach {
             server,
@@ -43,8 +39,10 @@ fn steps(to: End, shards: &SpanSet, number: i64) -> Vec<Action> {
         },
         Action::Confirm([(0, 7), (0, 7)]),
         Action::Record(Change::CutOver { number }),
-        open(a(to)),
-        open(b(to)),
+        Action::Unfence {
+            at: server,
+            shards: shards.clone(),
+        },
     ]
 }
 
@@ -386,8 +384,21 @@ fn fence_left() {
 fn fence_ahead() {
     let mut o = moved(&[(4, 5)]);
     at(&mut o, b(TO)).shut = moving();
-    let shards = set(&[(4, 5)]);
-    does(&o, "FenceAhead", &[Action::Unfence { at: b(TO), shards }]);
+    // Others are to come: what has arrived is opened there when it is more, or when no batch may follow.
+    row(&o, "CuttingOver");
+    let opens = [Action::Unfence {
+        at: b(TO),
+        shards: set(&[(4, 5)]),
+    }];
+    o.policy.window = false;
+    does(&o, "FenceAhead", &opens);
+    o.policy.window = true;
+    at(&mut o, b(TO)).shut = o.placed(&o.record.moves[0], End::From);
+    row(&o, "CuttingOver");
+    at(&mut o, b(TO)).shut = moving();
+    wish(&mut o, &set(&[(6, 7)]), &set(&[(4, 5)]));
+    let d = row(&o, "FenceAhead");
+    assert!(d.actions.contains(&opens[0]), "{d:?}");
     // The wish was taken back, and what is left stays.
     let mut o = moved(&[(4, 5)]);
     wish(&mut o, &set(&[(6, 7)]), &set(&[(4, 5)]));

@@ -8,7 +8,6 @@ use super::{
     promotion::{self, Cause},
     reasons, roll,
     state::{Lost, State, Why},
-    verdict,
     wish::Wish,
 };
 use crate::{api::conditions::Overall, core::note::Note};
@@ -27,7 +26,7 @@ pub(super) fn notes(
     }
     for i in [0, 1] {
         let was = o.before.states.get(i).and_then(Option::as_deref);
-        if was == Some(verdict::states::REBUILDING)
+        if was == Some(reasons::states::REBUILDING)
             && let Some(s) = o.side(i).up()
             && s.clone.as_ref().is_some_and(|c| c.stage == CloneStage::Completed)
         {

@@ -140,3 +140,35 @@ pub const PASSIVE_REBUILT: &str = "PassiveRebuilt";
 pub const ROLL_STARTED: &str = "RollStarted";
 /// Event: a Pod is replaced.
 pub const POD_REPLACED: &str = "PodReplaced";
+
+/// Words for the state of one server.
+pub mod states {
+    /// Takes writes.
+    pub const SERVING: &str = "Serving";
+    /// Follows, both threads run.
+    pub const FOLLOWING: &str = "Following";
+    /// Up, closed, and follows nobody.
+    pub const CLOSED: &str = "Closed";
+    /// Its threads try to connect or are stopped.
+    pub const CONNECTING: &str = "Connecting";
+    /// Its replication stopped with an error.
+    pub const BROKEN: &str = "ReplicationBroken";
+    /// It is being copied over.
+    pub const REBUILDING: &str = "Rebuilding";
+    /// Its Pod is there, its server not yet or not any more.
+    pub const STARTING: &str = "Starting";
+    /// Its Pod runs, its server does not answer.
+    pub const UNREACHABLE: &str = "Unreachable";
+    /// Its server knows other passwords.
+    pub const ACCESS_DENIED: &str = "AccessDenied";
+    /// It has all the connections that it takes.
+    pub const FULL: &str = "ConnectionsExhausted";
+    /// Its Pod cannot run.
+    pub const FAILING: &str = "Failing";
+    /// Its Pod is being deleted.
+    pub const STOPPING: &str = "Stopping";
+    /// There is no Pod.
+    pub const MISSING: &str = "Missing";
+    /// It is open although the record does not say so; it is being closed.
+    pub const OPEN: &str = "OpenUnrecorded";
+}

@@ -1,10 +1,10 @@
 //! The state of a pair: which row of the table in `docs/failover.md` holds. The order of the questions is that of the table.
 
 use super::{
-    cloned,
-    compare::{Both, Threads, adrift, applier_fault, broken_for_long, idle, threads},
+    compare::{Both, Threads, adrift, applier_fault, idle, threads},
     moving,
     observed::{Observed, Ordinal, Record, STRICT_TIMEOUT, ServerState},
+    passive::both_up,
     promotion::{self, Cause, Unfit},
     reasons, replace,
 };
@@ -324,11 +324,12 @@ fn leaving(o: &Observed, record: &Record, now: Timestamp) -> Option<Why> {
 }
 
 /// Its Pod is being deleted.
-fn deleting(o: &Observed, place: Ordinal) -> bool {
+pub(super) fn deleting(o: &Observed, place: Ordinal) -> bool {
     o.side(place).pod.as_ref().is_some_and(|p| p.deleting)
 }
 
-fn may_switch_over(o: &Observed, record: &Record, now: Timestamp) -> bool {
+/// The passive one can take over, and lacks little.
+pub(super) fn may_switch_over(o: &Observed, record: &Record, now: Timestamp) -> bool {
     o.no_switchover_before.is_none_or(|t| t <= now)
         && promotion::fitness(o, record).is_ok()
         && promotion::close_behind(o, record)
@@ -364,86 +365,6 @@ fn waiting(o: &Observed, record: &Record, active: &ServerState, now: Timestamp) 
     (source.timeout != o.acknowledgement_timeout).then_some(State::OtherTimeout)
 }
 
-/// Who may log in to take and to acknowledge.
-fn accounts(o: &Observed, record: &Record, active: &ServerState) -> Option<State> {
-    let mark = o.account_mark.as_deref()?;
-    let passive = o.side(record.passive()).up();
-    let admitted = |uuid: &str| active.admits(uuid, mark);
-    if !active.has_accounts(mark) || !admitted(&active.uuid) || passive.is_some_and(|s| !admitted(&s.uuid)) {
-        return Some(State::AccountsMissing);
-    }
-    let follower = match (passive, record.member(record.passive())) {
-        (Some(s), _) => s.uuid.as_str(),
-        (None, Some(member)) => member,
-        (None, None) => return None,
-    };
-    let known = [active.uuid.as_str(), follower].map(credentials::replication_user);
-    let strangers: Vec<String> = active
-        .followers
-        .iter()
-        .filter(|f| (!f.locked || f.dumps > 0) && !known.contains(&f.user))
-        .map(|f| f.user.clone())
-        .collect();
-    (!strangers.is_empty()).then_some(State::Strangers(strangers))
-}
-
-fn both_up(b: Both<'_>, now: Timestamp) -> State {
-    let (o, p) = (b.o, b.record.passive());
-    let errant = b.errant();
-    let out = b.record.member(p).is_none();
-    if out && (!b.follows() || b.clone_wanted()) && !idle(b.active.channel.as_ref()) {
-        return State::ReverseChannelOpen;
-    }
-    if b.clone_unwanted() {
-        return State::CloneUnwanted;
-    }
-    if o.copied_over(p) {
-        return State::Rebuilding;
-    }
-    if !moving::channels(b.passive).is_empty() {
-        return State::ChannelsLeft;
-    }
-    if out && let Some(state) = cloned::due(b, now) {
-        return state;
-    }
-    if b.rebuild_needed(&errant) {
-        return State::RebuildNeeded(b.rebuild(now));
-    }
-    if !errant.is_empty() {
-        return State::Errant {
-            too_many: errant.is_subset_of(&b.settled().union(&o.saved_by_name)),
-            set: errant,
-        };
-    }
-    let without = |i: &Ordinal| o.side(*i).up().is_some_and(|s| !s.semi_sync);
-    if out && let Some(at) = [p, b.record.active].into_iter().find(without) {
-        return State::NoSemiSync { at };
-    }
-    let detached = State::PassiveDetached {
-        waits: o.follows.too_soon(now, FOLLOW_RETRY, FOLLOW_RETRY_LONGEST),
-    };
-    let stray = !b.stray().is_empty();
-    let Some(channel) = b.channel().filter(|_| b.passive.acknowledges && !stray) else {
-        return detached;
-    };
-    match threads(o, channel) {
-        Threads::Refetch => return detached,
-        Threads::Stopped => return State::PassiveStopped,
-        Threads::Broken(_) if out && broken_for_long(o, now) => {
-            return State::RebuildNeeded(b.rebuild(now));
-        }
-        Threads::Broken(error) => return State::Broken { at: p, error },
-        Threads::Connecting => return State::CatchingUp { slowly: false },
-        Threads::Run => {}
-    }
-    if out && !b.active.executed.is_subset_of(&b.passive.executed_later) {
-        return State::CatchingUp {
-            slowly: b.lag() > LAGS_MUCH && b.passive.sync_relay_log == EACH_EVENT,
-        };
-    }
-    circle(b, now)
-}
-
 /// Why a member that answers is none any more.
 fn lost(b: Both<'_>, now: Timestamp) -> Option<Lost> {
     if b.record.member(b.record.passive()) != Some(b.passive.uuid.as_str()) {
@@ -472,44 +393,25 @@ fn lost(b: Both<'_>, now: Timestamp) -> Option<Lost> {
     b.clone_wanted().then_some(Lost::ClonedOver)
 }
 
-fn circle(b: Both<'_>, now: Timestamp) -> State {
-    let (a, p) = (b.record.active, b.record.passive());
-    let host = b.o.host(p);
-    let channel = b.active.channel.as_ref();
-    let Some(channel) = channel.filter(|c| c.leads_to(&host, &b.active.uuid)) else {
-        return State::CircleOpen(Circle::Detached);
-    };
-    match threads(b.o, channel) {
-        Threads::Refetch => State::CircleOpen(Circle::Detached),
-        Threads::Stopped => State::CircleOpen(Circle::Stopped),
-        Threads::Connecting => State::CircleOpen(Circle::Connecting),
-        Threads::Broken(error) => State::Broken { at: a, error },
-        // One that is about to end would leave again at once.
-        Threads::Run if b.record.member(p).is_none() && deleting(b.o, p) => {
-            State::CatchingUp { slowly: false }
-        }
-        Threads::Run if b.record.member(p).is_none() => State::NotRecorded {
-            waits: !b.active.source.enabled && b.o.joins.too_soon(now, JOIN_RETRY, JOIN_RETRY_LONGEST),
-        },
-        Threads::Run => match wished(b, now) {
-            Some(why) => State::SwitchOver(why),
-            None if moving::channels(b.active).iter().any(|c| c.out_of_step) => State::OutOfStep,
-            None => State::Healthy,
-        },
+/// Who may log in to take and to acknowledge.
+fn accounts(o: &Observed, record: &Record, active: &ServerState) -> Option<State> {
+    let mark = o.account_mark.as_deref()?;
+    let passive = o.side(record.passive()).up();
+    let admitted = |uuid: &str| active.admits(uuid, mark);
+    if !active.has_accounts(mark) || !admitted(&active.uuid) || passive.is_some_and(|s| !admitted(&s.uuid)) {
+        return Some(State::AccountsMissing);
     }
-}
-
-/// All is well, and somebody wants the other one to be active.
-fn wished(b: Both<'_>, now: Timestamp) -> Option<Why> {
-    let (o, record) = (b.o, b.record);
-    let (a, p) = (record.active, record.passive());
-    let ready = |i: Ordinal| o.side(i).pod.as_ref().is_some_and(|p| p.ready && !p.deleting);
-    let why = if o.preferred == Some(p) && o.preferred != o.preferred_seen {
-        Why::Preferred
-    } else if o.outdated(a) && !o.outdated(p) && ready(a) && ready(p) {
-        Why::Roll
-    } else {
-        return None;
+    let follower = match (passive, record.member(record.passive())) {
+        (Some(s), _) => s.uuid.as_str(),
+        (None, Some(member)) => member,
+        (None, None) => return None,
     };
-    may_switch_over(o, record, now).then_some(why)
+    let known = [active.uuid.as_str(), follower].map(credentials::replication_user);
+    let strangers: Vec<String> = active
+        .followers
+        .iter()
+        .filter(|f| (!f.locked || f.dumps > 0) && !known.contains(&f.user))
+        .map(|f| f.user.clone())
+        .collect();
+    (!strangers.is_empty()).then_some(State::Strangers(strangers))
 }

@@ -5,8 +5,8 @@ use super::{
     decide::Decision,
     durable::durable,
     observed::{Before, Desired, Observed, Ordinal, Record},
-    verdict,
     wish::Wish,
+    words,
 };
 use crate::{
     api::{
@@ -138,12 +138,12 @@ fn server(o: &Observed, i: Ordinal) -> ServerStatus {
                 Role::Passive
             }
         }),
-        state: verdict::word(o, i).to_owned(),
+        state: words::word(o, i).to_owned(),
         server_uuid: up.map(|s| s.uuid.clone()).or_else(|| known.map(|k| k.0.clone())),
         version: up
             .map(|s| s.version.clone())
             .or_else(|| known.map(|k| k.1.clone())),
-        last_error: verdict::last_error(o, i).map(|e| shorten(&e)),
+        last_error: words::last_error(o, i).map(|e| shorten(&e)),
     }
 }
 

@@ -12,6 +12,7 @@ pub use record::{Change, ChangeError};
 use super::{
     apply::{self, Error as ApiError},
     placement as record_act,
+    server_error::{self, ServerError},
 };
 use crate::{
     api::{MySQLPair, Placement, ShardCluster},
@@ -44,16 +45,8 @@ pub enum Error {
     #[error(transparent)]
     Record(#[from] record_act::Error<ChangeError>),
     /// A server.
-    #[error("{pod}: {step}: {source}")]
-    Server {
-        /// Its Pod.
-        pod: String,
-        /// What was tried.
-        step: &'static str,
-        /// Why it failed.
-        #[source]
-        source: mysql::Error,
-    },
+    #[error(transparent)]
+    Server(#[from] ServerError),
     /// The record or a pair is not what was seen: what was decided is void.
     #[error("the record, or one of the pairs, changed since it was read")]
     Superseded,
@@ -96,13 +89,7 @@ impl Error {
     }
     /// A server answered well but was not as far as it should be: it is asked again, without alarm.
     pub fn is_not_reached(&self) -> bool {
-        matches!(
-            self,
-            Self::Server {
-                source: mysql::Error::NotReached(_),
-                ..
-            }
-        )
+        matches!(self, Self::Server(e) if e.is_not_reached())
     }
     /// For metrics.
     pub fn label(&self) -> &'static str {
@@ -302,11 +289,7 @@ impl<'a> Hands<'a> {
     }
 
     fn on<T>(&self, at: Place, step: &'static str, result: Result<T, mysql::Error>) -> Result<T, Error> {
-        result.map_err(|source| Error::Server {
-            pod: self.site.pod(at),
-            step,
-            source,
-        })
+        server_error::on(|| self.site.pod(at), step, result)
     }
 
     fn credentials_of(&self, end: End) -> Result<&Credentials, Error> {

@@ -17,5 +17,6 @@ pub mod range;
 pub mod readiness;
 pub mod replace;
 pub mod secrets;
+pub mod server_error;
 pub mod storage;
 pub mod tls;

@@ -2,14 +2,13 @@
 //! lock, and after the record was read once more (rule P7).
 
 mod adopt;
+mod error;
 mod objects;
 mod servers;
 
-use super::{
-    apply::{self, Error as ApiError},
-    errant::Written,
-    failpoint,
-};
+pub use error::Error;
+
+use super::{apply, errant::Written, failpoint, server_error};
 use crate::{
     api::{MySQLPair, ShardCluster, names},
     core::{
@@ -31,82 +30,6 @@ use crate::{
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use std::time::{Duration, Instant};
-
-/// Why a step was not done.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The API.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// A server.
-    #[error("{pod}: {step}: {source}")]
-    Server {
-        /// Its Pod.
-        pod: String,
-        /// What was tried.
-        step: &'static str,
-        /// Why it failed.
-        #[source]
-        source: mysql::Error,
-    },
-    /// Somebody else changed the record, or the pair, in between: what was decided is void.
-    #[error("the record changed since it was read")]
-    Superseded,
-    /// The connection that observed the server is gone.
-    #[error("{0}: the connection is gone")]
-    NoConnection(String),
-    /// There are no credentials to do it with.
-    #[error("there are no credentials")]
-    NoCredentials,
-    /// A planned switchover was given up before it was recorded.
-    #[error("the switchover was given up, {}: {source}", if *.reopened { "the server is open again" } else { "the server is still closed" })]
-    Aborted {
-        /// Whether the active server was opened again at once; if not, the next pass does.
-        reopened: bool,
-        /// Why.
-        #[source]
-        source: Box<Error>,
-    },
-    /// Errant transactions could not be saved.
-    #[error(transparent)]
-    Errant(#[from] super::errant::Error),
-    /// The pair to clone is not as it has to be.
-    #[error(
-        "{0} is not cloned before it has two members, and one of them to copy from that is not the active one"
-    )]
-    NoDonor(String),
-    /// Somebody has written to a server that is to be overwritten, or given up.
-    #[error("{0} is not empty any more, and another pair was to be cloned over its own")]
-    NotEmpty(String),
-    /// It goes on after the pass.
-    #[error("{0} takes a while")]
-    Busy(&'static str),
-}
-
-impl Error {
-    /// A server answered well but was not as far as it should be: the next pass sees how far it is.
-    pub fn is_not_reached(&self) -> bool {
-        matches!(
-            self,
-            Self::Server {
-                source: mysql::Error::NotReached(_),
-                ..
-            }
-        )
-    }
-    /// Somebody wrote in between: what was decided is void, and nothing stands in the way of deciding anew.
-    pub fn is_void(&self) -> bool {
-        match self {
-            Self::Superseded => true,
-            Self::Api(e) => e.is_conflict(),
-            _ => false,
-        }
-    }
-    /// Nobody can say whether the API did what it was asked to do.
-    fn is_unknown(&self) -> bool {
-        matches!(self, Self::Api(e) if !e.is_answered())
-    }
-}
 
 /// What was done in a pass, also when a later step of it failed.
 #[derive(Debug, Default)]
@@ -326,11 +249,7 @@ impl<'a> Hands<'a> {
         names::pod(&self.found.name, i)
     }
     fn done<T>(&self, i: Ordinal, step: &'static str, result: Result<T, mysql::Error>) -> Result<T, Error> {
-        result.map_err(|source| Error::Server {
-            pod: self.pod(i),
-            step,
-            source,
-        })
+        server_error::on(|| self.pod(i), step, result)
     }
 
     /// The connection that observed the server, with its lock, after the record was read once more.
@@ -476,37 +395,4 @@ fn name_of(action: &Action) -> Option<&'static str> {
 /// Under which the connections of a server are held.
 pub fn key(namespace: &str, pod: &str) -> String {
     format!("{namespace}/{pod}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn failed(source: mysql::Error) -> Error {
-        Error::Server {
-            pod: "p-0".into(),
-            step: "apply",
-            source,
-        }
-    }
-
-    #[test]
-    fn what_was_not_reached_is_told_from_what_failed() {
-        assert!(failed(mysql::Error::NotReached("behind".into())).is_not_reached());
-        assert!(!failed(mysql::Error::Protocol("broken".into())).is_not_reached());
-        assert!(Error::Superseded.is_void() && !failed(mysql::Error::NotReached("behind".into())).is_void());
-    }
-
-    #[test]
-    fn an_aborted_switchover_says_whether_writes_go_on() {
-        let aborted = |reopened| Error::Aborted {
-            reopened,
-            source: Box::new(failed(mysql::Error::NotReached("behind".into()))),
-        };
-        assert_eq!(
-            aborted(true).to_string(),
-            "the switchover was given up, the server is open again: p-0: apply: behind"
-        );
-        assert!(aborted(false).to_string().contains("still closed"));
-    }
 }

@@ -3,7 +3,7 @@
 use super::{
     Context,
     backoff::Backoff,
-    watch::{CONCURRENCY, CONFLICT, HEALTHY, api, reflected, scopes, unwinding},
+    watch::{CONCURRENCY, CONFLICT, HEALTHY, Scope, in_each_scope, unwinding},
 };
 use crate::{
     act::{apply, cluster as act, databases, placement as record_act, publish, secrets},
@@ -96,21 +96,13 @@ struct Env {
 
 /// Runs until `shutdown`, which lets running passes end.
 pub async fn run(ctx: Arc<Context>, shutdown: impl Future<Output = ()> + Send + Sync + Clone + 'static) {
-    let all = scopes(&ctx.namespaces)
-        .into_iter()
-        .map(|scope| run_in(Arc::clone(&ctx), scope, shutdown.clone()));
-    future::join_all(all).await;
+    in_each_scope(&ctx, |ctx, scope| run_in(ctx, scope, shutdown.clone())).await;
 }
 
-async fn run_in(
-    ctx: Arc<Context>,
-    scope: Option<String>,
-    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
-) {
-    let (client, scope) = (ctx.client.clone(), scope.as_deref());
-    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope, watcher::Config::default());
-    let (ranges, range_events) = reflected::<ShardRange>(&client, scope, watcher::Config::default());
-    let controller = Controller::new(api::<ShardCluster>(&client, scope), watcher::Config::default());
+async fn run_in(ctx: Arc<Context>, scope: Scope, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
+    let (pairs, pair_events) = scope.all::<MySQLPair>();
+    let (ranges, range_events) = scope.all::<ShardRange>();
+    let controller = Controller::new(scope.api::<ShardCluster>(), watcher::Config::default());
     let clusters = controller.store();
     let env = Arc::new(Env {
         ctx,
@@ -128,7 +120,7 @@ async fn run_in(
         })
         // By name and without labels: an edit may take the labels off the map, and that of the DDL is anyone's. Metadata only.
         .watches(
-            api::<PartialObjectMeta<ConfigMap>>(&client, scope),
+            scope.api::<PartialObjectMeta<ConfigMap>>(),
             watcher::Config::default(),
             move |cm| naming(&clusters, &cm),
         )

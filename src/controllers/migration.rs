@@ -5,16 +5,19 @@ pub mod pass;
 use super::{
     Context,
     backoff::Backoff,
-    watch::{reflected, scopes, unwinding},
+    watch::{Scope, in_each_scope, unwinding},
 };
 use crate::{
     api::{MySQLPair, ShardCluster, ShardRange, names},
     deadline,
     observe::migration::{Site, Stores},
 };
-use futures::{FutureExt as _, StreamExt as _, future, stream};
+use futures::{
+    FutureExt as _, Stream, StreamExt as _, future,
+    stream::{self, BoxStream},
+};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, runtime::watcher};
+use kube::{ResourceExt, runtime::watcher};
 use pass::{Local, Next};
 use std::{
     collections::HashMap,
@@ -43,37 +46,24 @@ pub struct Shared {
 
 /// Runs until `shutdown`, which lets running passes end.
 pub async fn run(ctx: Arc<Context>, shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static) {
-    let all = scopes(&ctx.namespaces)
-        .into_iter()
-        .map(|scope| run_in(Arc::clone(&ctx), scope, shutdown.clone()));
-    future::join_all(all).await;
+    in_each_scope(&ctx, |ctx, scope| run_in(ctx, scope, shutdown.clone())).await;
 }
 
 async fn run_in(
     ctx: Arc<Context>,
-    scope: Option<String>,
+    scope: Scope,
     shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
 ) {
-    let (client, scope) = (ctx.client.clone(), scope.as_deref());
     let labelled = watcher::Config::default().labels(names::PAIR_LABEL);
-    let (clusters, cluster_events) = reflected::<ShardCluster>(&client, scope, watcher::Config::default());
-    let (ranges, range_events) = reflected::<ShardRange>(&client, scope, watcher::Config::default());
-    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope, watcher::Config::default());
-    let (pods, pod_events) = reflected::<Pod>(&client, scope, labelled);
-    // The namespace in which something changed.
+    let (clusters, cluster_events) = scope.all::<ShardCluster>();
+    let (ranges, range_events) = scope.all::<ShardRange>();
+    let (pairs, pair_events) = scope.all::<MySQLPair>();
+    let (pods, pod_events) = scope.selected::<Pod>(labelled);
     let mut events = stream::select_all([
-        cluster_events
-            .filter_map(|e| future::ready(e.ok().and_then(|o| o.namespace())))
-            .boxed(),
-        range_events
-            .filter_map(|e| future::ready(e.ok().and_then(|o| o.namespace())))
-            .boxed(),
-        pair_events
-            .filter_map(|e| future::ready(e.ok().and_then(|o| o.namespace())))
-            .boxed(),
-        pod_events
-            .filter_map(|e| future::ready(e.ok().and_then(|o| o.namespace())))
-            .boxed(),
+        namespaces(cluster_events),
+        namespaces(range_events),
+        namespaces(pair_events),
+        namespaces(pod_events),
     ]);
     let shared = Arc::new(Shared {
         ctx,
@@ -119,6 +109,15 @@ async fn run_in(
         }
     }
     while tasks.join_next().await.is_some() {}
+}
+
+/// The namespaces in which something changed.
+fn namespaces<K: ResourceExt + 'static>(
+    events: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
+) -> BoxStream<'static, String> {
+    events
+        .filter_map(|e| future::ready(e.ok().and_then(|o| o.namespace())))
+        .boxed()
 }
 
 /// Wakes the tasks of all moves on record, of one namespace or of all; one that has none gets one.

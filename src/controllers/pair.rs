@@ -11,7 +11,7 @@ mod slices;
 use super::{
     backoff::Backoff,
     context::Context,
-    watch::{api, reflected, scopes},
+    watch::{Scope, in_each_scope},
 };
 use crate::{
     act::{self, apply, pair::key, secrets},
@@ -123,30 +123,20 @@ struct Shared {
 
 /// Runs the controller until `shutdown`; passes that run then are finished.
 pub async fn run(ctx: Arc<Context>, shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static) {
-    let scopes = scopes(&ctx.namespaces);
-    let each = scopes
-        .into_iter()
-        .map(|scope| drive(ctx.clone(), scope, shutdown.clone()));
-    future::join_all(each).await;
+    in_each_scope(&ctx, |ctx, scope| drive(ctx, scope, shutdown.clone())).await;
 }
 
-async fn drive(
-    ctx: Arc<Context>,
-    namespace: Option<String>,
-    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
-) {
-    let client = &ctx.client.clone();
-    let ns = namespace.as_deref();
+async fn drive(ctx: Arc<Context>, scope: Scope, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
     let children = watcher::Config::default().labels(&format!(
         "app.kubernetes.io/managed-by={},{}",
         names::MANAGED_BY,
         names::PAIR_LABEL
     ));
     let labelled = watcher::Config::default().labels(names::PAIR_LABEL);
-    let (pods, pod_events) = reflected::<Pod>(client, ns, labelled);
-    let (clusters, cluster_events) = reflected::<ShardCluster>(client, ns, watcher::Config::default());
-    let (slices, slice_events) = reflected::<EndpointSlice>(client, ns, children.clone());
-    let (nodes, node_events) = watch_nodes(client, pods.clone());
+    let (pods, pod_events) = scope.selected::<Pod>(labelled);
+    let (clusters, cluster_events) = scope.all::<ShardCluster>();
+    let (slices, slice_events) = scope.selected::<EndpointSlice>(children.clone());
+    let (nodes, node_events) = watch_nodes(&ctx.client, pods.clone());
     // A wake-up goes by no watch: it is there within a moment.
     let (wake, woken) = mpsc::unbounded();
     let shared = Arc::new(Shared {
@@ -162,7 +152,7 @@ async fn drive(
         memories: Memories::default(),
         backoff: Backoff::default(),
     });
-    let (pairs, pair_events) = reflected::<MySQLPair>(client, ns, watcher::Config::default());
+    let (pairs, pair_events) = scope.all::<MySQLPair>();
     // What a pass tells of a pair is no reason for another one: a pair that is in one state at one look and in another at the next would keep
     // itself busy.
     let pair_events =
@@ -183,11 +173,11 @@ async fn drive(
             .collect::<Vec<_>>()
     };
     controller
-        .owns(api::<StatefulSet>(client, ns), children.clone())
-        .owns(api::<Service>(client, ns), children.clone())
-        .owns(api::<ConfigMap>(client, ns), children.clone())
-        .owns(api::<PodDisruptionBudget>(client, ns), children.clone())
-        .owns(api::<NetworkPolicy>(client, ns), children)
+        .owns(scope.api::<StatefulSet>(), children.clone())
+        .owns(scope.api::<Service>(), children.clone())
+        .owns(scope.api::<ConfigMap>(), children.clone())
+        .owns(scope.api::<PodDisruptionBudget>(), children.clone())
+        .owns(scope.api::<NetworkPolicy>(), children)
         .watches_stream(slice_events, |slice: EndpointSlice| {
             let name = slice.labels().get(names::PAIR_LABEL)?;
             Some(ObjectRef::new(name).within(&slice.namespace()?))
@@ -330,11 +320,11 @@ mod tests {
     #[test]
     fn what_waits_in_vain_again_and_again_is_put_off_as_well() {
         let busy = Error::Act(act::pair::Error::Busy("saving"));
-        let behind = Error::Act(act::pair::Error::Server {
+        let behind = Error::Act(act::pair::Error::Server(act::server_error::ServerError {
             pod: "p-0".into(),
             step: "apply",
             source: crate::mysql::Error::NotReached("behind".into()),
-        });
+        }));
         let backoff = Backoff::default();
         let waits: Vec<_> = (0..6)
             .map(|_| {

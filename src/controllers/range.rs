@@ -3,7 +3,7 @@
 use super::{
     Context,
     backoff::Backoff,
-    watch::{CONCURRENCY, CONFLICT, HEALTHY, api, reflected, scopes, unwinding},
+    watch::{CONCURRENCY, CONFLICT, HEALTHY, Scope, in_each_scope, unwinding},
 };
 use crate::{
     act::{apply, range as act},
@@ -105,21 +105,13 @@ impl Env {
 
 /// Runs until `shutdown`, which lets running passes end.
 pub async fn run(ctx: Arc<Context>, shutdown: impl Future<Output = ()> + Send + Sync + Clone + 'static) {
-    let all = scopes(&ctx.namespaces)
-        .into_iter()
-        .map(|scope| run_in(Arc::clone(&ctx), scope, shutdown.clone()));
-    future::join_all(all).await;
+    in_each_scope(&ctx, |ctx, scope| run_in(ctx, scope, shutdown.clone())).await;
 }
 
-async fn run_in(
-    ctx: Arc<Context>,
-    scope: Option<String>,
-    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
-) {
-    let (client, scope) = (ctx.client.clone(), scope.as_deref());
-    let (clusters, cluster_events) = reflected::<ShardCluster>(&client, scope, watcher::Config::default());
-    let (pairs, pair_events) = reflected::<MySQLPair>(&client, scope, watcher::Config::default());
-    let controller = Controller::new(api::<ShardRange>(&client, scope), watcher::Config::default());
+async fn run_in(ctx: Arc<Context>, scope: Scope, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
+    let (clusters, cluster_events) = scope.all::<ShardCluster>();
+    let (pairs, pair_events) = scope.all::<MySQLPair>();
+    let controller = Controller::new(scope.api::<ShardRange>(), watcher::Config::default());
     let ranges = controller.store();
     let siblings = Siblings::new(ranges.clone());
     let of_cluster = ranges.clone();
@@ -147,7 +139,7 @@ async fn run_in(
             })
         })
         .watches(
-            api::<ShardRange>(&client, scope),
+            scope.api::<ShardRange>(),
             watcher::Config::default(),
             move |r: ShardRange| siblings.woken_by(&r),
         )

@@ -1,6 +1,7 @@
 //! What the controllers watch, and in which namespaces.
 
-use futures::{FutureExt as _, Stream};
+use super::Context;
+use futures::{FutureExt as _, Stream, future};
 use kube::{
     Api, Client, Resource,
     core::NamespaceResourceScope,
@@ -11,7 +12,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use std::{fmt::Debug, hash::Hash, panic::AssertUnwindSafe, time::Duration};
+use std::{fmt::Debug, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// Passes of one controller that run at the same time.
 pub const CONCURRENCY: u16 = 32;
@@ -20,52 +21,94 @@ pub const HEALTHY: Duration = Duration::from_secs(60);
 /// Until an object is looked at again that somebody else has written to in between.
 pub const CONFLICT: Duration = Duration::from_millis(15);
 
+/// Where a controller watches: in one namespace, or in all.
+pub struct Scope {
+    client: Client,
+    namespace: Option<String>,
+}
+
+/// Runs a controller in each of its scopes, until it has ended in all of them.
+pub async fn in_each_scope<F>(ctx: &Arc<Context>, run: impl Fn(Arc<Context>, Scope) -> F)
+where
+    F: Future<Output = ()>,
+{
+    let all = namespaces(&ctx.namespaces).into_iter().map(|namespace| {
+        let client = ctx.client.clone();
+        run(Arc::clone(ctx), Scope { client, namespace })
+    });
+    future::join_all(all).await;
+}
+
 /// The namespaces to run in: `None` is all of them.
-pub fn scopes(namespaces: &[String]) -> Vec<Option<String>> {
+fn namespaces(namespaces: &[String]) -> Vec<Option<String>> {
     if namespaces.is_empty() {
         return vec![None];
     }
     namespaces.iter().cloned().map(Some).collect()
 }
 
-/// The API of a kind in a scope.
-pub fn api<K>(client: &Client, scope: Option<&str>) -> Api<K>
-where
-    K: Resource<Scope = NamespaceResourceScope>,
-    K::DynamicType: Default,
+/// What can be watched: objects in namespaces.
+pub trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
-    match scope {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
 }
 
-/// All objects of a kind that `config` selects, kept in memory, and a stream of those that change, deletions included. The memory follows the stream: it is as
-/// far as the last object that the stream gave.
-pub fn reflected<K>(
-    client: &Client,
-    scope: Option<&str>,
-    config: watcher::Config,
-) -> (
-    Store<K>,
-    impl Stream<Item = Result<K, watcher::Error>> + Send + use<K>,
-)
-where
+impl<K> Kind for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
         + DeserializeOwned
         + Send
         + Sync
-        + 'static,
-    K::DynamicType: Eq + Hash + Clone,
+        + 'static
 {
-    let (store, writer) = reflector::store::<K>();
-    let events = watcher(api::<K>(client, scope), config)
-        .default_backoff()
-        .reflect(writer)
-        .touched_objects();
-    (store, events)
+}
+
+impl Scope {
+    /// The API of a kind.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    /// All objects of a kind, as [`Scope::selected`] gives them.
+    pub fn all<K: Kind>(
+        &self,
+    ) -> (
+        Store<K>,
+        impl Stream<Item = Result<K, watcher::Error>> + Send + use<K>,
+    ) {
+        self.selected(watcher::Config::default())
+    }
+
+    /// All objects of a kind that `config` selects, kept in memory, and a stream of those that change, deletions included. The memory follows the
+    /// stream: it is as far as the last object that the stream gave.
+    pub fn selected<K: Kind>(
+        &self,
+        config: watcher::Config,
+    ) -> (
+        Store<K>,
+        impl Stream<Item = Result<K, watcher::Error>> + Send + use<K>,
+    ) {
+        let (store, writer) = reflector::store::<K>();
+        let events = watcher(self.api::<K>(), config)
+            .default_backoff()
+            .reflect(writer)
+            .touched_objects();
+        (store, events)
+    }
 }
 
 /// Runs a pass; `None` when it panicked. A bug in one pass must not end the process, which looks after other objects too.

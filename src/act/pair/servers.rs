@@ -5,16 +5,17 @@ use crate::{
     api::names,
     core::{
         credentials::replication_user,
+        databases::Naming,
         gtid::GtidSet,
         pair::{
             Action,
-            moving::acknowledging,
+            moving::{Moving, acknowledging},
             observed::{Ordinal, Server},
         },
         spans::SpanSet,
     },
     deadline,
-    mysql::{accounts, channel, clone, fence, links, replication, semisync, shard_fence, state},
+    mysql::{Session, accounts, channel, clone, fence, links, replication, semisync, shard_fence, state},
     resources::{errant::Origin, stateful_set::CONFIG_DIR},
 };
 
@@ -73,14 +74,21 @@ impl Hands<'_> {
         }
     }
 
-    /// Without a cluster there is nobody to say how databases are called, nor where they belong.
-    pub(super) async fn shut(&mut self, server: Ordinal) -> Result<(), Error> {
+    /// What moves ask of the pair, read under the lock of the server, and what its databases are changed with. Nothing without a cluster: there is nobody
+    /// to say how they are called, nor where they belong.
+    async fn databases(&mut self, server: Ordinal) -> Result<Option<(Moving, &Naming, &mut Session)>, Error> {
         let Some(naming) = self.naming else {
-            return Ok(());
+            return Ok(None);
         };
         self.session(server).await?;
         let moving = self.moving().await?;
-        let session = self.session(server).await?;
+        Ok(Some((moving, naming, self.session(server).await?)))
+    }
+
+    pub(super) async fn shut(&mut self, server: Ordinal) -> Result<(), Error> {
+        let Some((moving, naming, session)) = self.databases(server).await? else {
+            return Ok(());
+        };
         let work = async {
             let flags = shard_fence::read(session, naming).await?;
             shard_fence::shut(session, naming, &moving.missing(&flags.have, &flags.shut)).await
@@ -91,12 +99,9 @@ impl Hands<'_> {
 
     /// A client that reads may hold on to a database for as long as it likes: that one is left to the moves.
     pub(super) async fn unshut(&mut self, server: Ordinal, active: bool) -> Result<(), Error> {
-        let Some(naming) = self.naming else {
+        let Some((moving, naming, session)) = self.databases(server).await? else {
             return Ok(());
         };
-        self.session(server).await?;
-        let moving = self.moving().await?;
-        let session = self.session(server).await?;
         let work = async {
             let flags = shard_fence::read(session, naming).await?;
             let left = moving.left(&flags.shut, active);

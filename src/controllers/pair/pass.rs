@@ -307,7 +307,7 @@ fn takes_time(step: &Step) -> bool {
 fn holds_all_the_same(error: &act::pair::Error) -> bool {
     use act::{errant, pair::Error};
     match error {
-        Error::Server { .. }
+        Error::Server(_)
         | Error::NoConnection(_)
         | Error::NoCredentials
         | Error::NoDonor(_)

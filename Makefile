@@ -72,7 +72,7 @@ bench-failover: ## How long nothing can be written in each failure, beside a pla
 	@hack/test.sh --bench-failover
 
 .PHONY: bench-split
-bench-split: ## How long each shard cannot be written when it moves to another pair, beside all in one batch (SHARDS=512 of which half move, ROWS=500 in each)
+bench-split: ## How long each shard cannot be written when it moves to another pair, beside all in one batch (SHARDS=512 of which half move, ROWS=500 in each); how fast shards are copied (SIZES=64x100M,512x500M); PART=cutover or copying for one of them
 	@hack/test.sh --bench-split
 
 .PHONY: chaos

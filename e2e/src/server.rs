@@ -116,6 +116,24 @@ impl Server {
             .with_context(|| format!("{}: {sql}", self.name))
     }
 
+    /// Reads the rows of a query to the end, one after the other, and gives how many there were.
+    ///
+    /// # Errors
+    /// What the server answered.
+    pub async fn read_all(&mut self, limit: Duration, sql: &str) -> Result<u64> {
+        let conn = &mut self.conn;
+        let read = async {
+            let mut rows = 0;
+            let answer = conn.query_iter(sql).await?;
+            answer.for_each_and_drop(|_| rows += 1).await?;
+            Ok::<u64, mysql_async::Error>(rows)
+        };
+        tokio::time::timeout(limit, read)
+            .await
+            .with_context(|| format!("{}: not all rows within {limit:?} of: {sql}", self.name))?
+            .with_context(|| format!("{}: {sql}", self.name))
+    }
+
     /// Runs an INSERT and gives the auto-increment value that it was given.
     ///
     /// # Errors

@@ -13,6 +13,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(600);
+/// What clients in a server's container log in with.
+pub(super) const LOGIN: &str = "/tmp/bench.cnf";
 /// Shards that each side makes in one round of the comparison.
 const ROUND: i32 = 512;
 /// Rounds, each with both sides; which one begins alternates.
@@ -143,21 +145,16 @@ async fn by_client(f: &Fleet, pair: &str, active: usize, first: i32) -> Result<f
             writeln!(script, "{sql};")?;
         }
     }
-    let password = f
-        .secret(&names::credentials_secret(&f.cluster), "operator-password")
-        .await?;
     let pod = names::pod(pair, active);
-    // Not by the command line: that is what everybody on the node can read.
-    let login = format!("[client]\nuser=shardwright_operator\npassword=\"{password}\"\nhost=127.0.0.1\n");
-    exec(f, &pod, "umask 077; cat > /tmp/bench.cnf", &login).await?;
-    let command = "mysql --defaults-file=/tmp/bench.cnf --batch";
+    leave_login(f, &pod).await?;
+    let command = format!("mysql --defaults-file={LOGIN} --host=127.0.0.1 --batch");
     let nothing = Instant::now();
-    exec(f, &pod, command, "SELECT 1;\n").await?;
+    exec(f, &pod, LIMIT, &command, "SELECT 1;\n").await?;
     let nothing = nothing.elapsed().as_secs_f64();
     let begun = Instant::now();
-    exec(f, &pod, command, &script).await?;
+    exec(f, &pod, LIMIT, &command, &script).await?;
     let took = begun.elapsed().as_secs_f64() - nothing;
-    exec(f, &pod, "rm /tmp/bench.cnf", "").await?;
+    take_login(f, &pod).await?;
     let made: i64 = server
         .one("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA LIKE 'clientdb%'")
         .await?;
@@ -168,11 +165,33 @@ async fn by_client(f: &Fleet, pair: &str, active: usize, first: i32) -> Result<f
     Ok(took)
 }
 
-async fn exec(f: &Fleet, pod: &str, command: &str, input: &str) -> Result<String> {
+/// Leaves in a server's container what clients there log in with as the operator. Not by the command line: that is what everybody on the node can read.
+pub(super) async fn leave_login(f: &Fleet, pod: &str) -> Result<()> {
+    let password = f
+        .secret(&names::credentials_secret(&f.cluster), "operator-password")
+        .await?;
+    let login = format!("[client]\nuser=shardwright_operator\npassword=\"{password}\"\n");
+    let command = format!("umask 077; cat > {LOGIN}");
+    exec(f, pod, LIMIT, &command, &login).await.map(|_| ())
+}
+
+/// Takes it away again.
+pub(super) async fn take_login(f: &Fleet, pod: &str) -> Result<()> {
+    exec(f, pod, LIMIT, &format!("rm {LOGIN}"), "").await.map(|_| ())
+}
+
+/// Runs a command in a server's container; gives its standard output.
+pub(super) async fn exec(
+    f: &Fleet,
+    pod: &str,
+    limit: Duration,
+    command: &str,
+    input: &str,
+) -> Result<String> {
     let args = [
         "exec", "-i", "-n", &f.ns, pod, "-c", "mysqld", "--", "sh", "-c", command,
     ];
-    shell::run(LIMIT, Some(input), "kubectl", &args)
+    shell::run(limit, Some(input), "kubectl", &args)
         .await
         .context("in the server's container")
 }

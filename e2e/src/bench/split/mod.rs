@@ -1,24 +1,30 @@
 //! How long each shard cannot be written when half of a range moves to another pair, and what that costs the others: by clients on all shards that follow
-//! the published map by long poll. Beside it, in the same run and on the same servers, what it would be with all shards in one batch.
+//! the published map by long poll. Beside it, in the same run and on the same servers, what it would be with all shards in one batch. And how fast shards are
+//! copied, without clients, on fleets of their own.
 
+mod copying;
+mod ground;
+mod rivals;
+mod speed;
 mod tell;
 
 use crate::blueprint as bp;
-use crate::crowd::{Crowd, Pace};
+use crate::crowd::{Crowd, Pace, quantile};
 use crate::fleet::Fleet;
 use crate::moves::run as run_of;
 use crate::wait::{self, Seen};
 use crate::world::World;
 use anyhow::{Context as _, Result, ensure};
+use ground::{on_fleet, template};
 use serde_json::json;
-use shardwright::api::shard_cluster::Shards;
 use shardwright::api::{MoveStage, ShardRange};
 use shardwright::core::placement::{self, moves};
 use shardwright::core::spans::SpanSet;
+use speed::Size;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tell::{Blocks, Measured, Phase, acknowledged, figures, longest, tables};
+use tell::{Blocks, Measured, Phase, acknowledged, figures, kept, longest, ms, tables};
 
 /// The pair that the other half goes to.
 const TARGET: &str = "p1";
@@ -33,12 +39,34 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Rows that are written by one statement before it begins.
 const ROWS_AT_ONCE: u64 = 500;
 
+/// What is measured.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// How fast shards are copied and compared.
+    Copying,
+    /// How long each shard cannot be written.
+    Cutover,
+    /// Both.
+    All,
+}
+
 /// How it is run.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
     /// Write all of it to this file as JSON.
     #[arg(long)]
     pub json: Option<PathBuf>,
+    /// What is measured.
+    #[arg(long, env = "PART", value_enum, default_value = "all")]
+    pub part: Part,
+    /// Of copying: shards that move, and bytes of all their rows, several by commas.
+    #[arg(
+        long,
+        env = "SIZES",
+        value_delimiter = ',',
+        default_value = "64x100M,512x500M"
+    )]
+    pub sizes: Vec<Size>,
     /// Shards of the range; half of them move.
     #[arg(long, env = "SHARDS", default_value = "512")]
     pub shards: i32,
@@ -73,29 +101,34 @@ pub struct Options {
 /// # Errors
 /// When the fleet does not come up or the shards do not arrive, an acknowledged row is lost, or the file cannot be written.
 pub async fn run(world: &World, options: &Options) -> Result<()> {
-    let tail = crate::dice::Dice::new(crate::dice::Dice::seed_now()).below(0xffff);
-    let ns = format!("e2e-split-{tail:04x}");
-    world.make_namespace(&ns).await?;
-    let fleet = Arc::new(Fleet::new(world.clone(), ns.clone(), "bench"));
     let mut measured = Measured::default();
-    let result = measure(&fleet, options, &mut measured).await;
-    if let Err(e) = &result {
-        println!("the benchmark broke off: {e:#}");
-        crate::diagnose::dump(&fleet).await;
-    }
+    let result = parts(world, options, &mut measured).await;
     measured.broken_off = result.as_ref().err().map(|e| format!("{e:#}"));
-    if options.keep {
-        println!("namespace {ns} is left");
-    } else {
-        world.delete_namespace(&ns).await?;
+    let copied = measured.copying.iter().flat_map(speed::Speed::figures);
+    measured.figures.extend(copied);
+    if options.part != Part::Copying {
+        println!("\n{}", tables(&measured));
     }
-    println!("\n{}", tables(&measured));
+    if !measured.copying.is_empty() {
+        println!("\n{}", speed::table(&measured.copying));
+    }
     super::table(&measured.figures);
     if let Some(file) = &options.json {
         std::fs::write(file, serde_json::to_string_pretty(&measured)?)
             .with_context(|| format!("write {}", file.display()))?;
     }
     result
+}
+
+async fn parts(world: &World, options: &Options, measured: &mut Measured) -> Result<()> {
+    if options.part != Part::Copying {
+        let clients = async |f: &Arc<Fleet>| Box::pin(measure(f, options, measured)).await;
+        on_fleet(world, options.keep, clients).await?;
+    }
+    if options.part != Part::Cutover {
+        copying::measure(world, options.keep, &options.sizes, &mut measured.copying).await?;
+    }
+    Ok(())
 }
 
 /// The shards that move.
@@ -121,7 +154,7 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
     tokio::time::sleep(BEFORE).await;
     let committed = Instant::now();
     let before = acknowledged(crowd.all(), begun, committed);
-    let moved = watched(f, options, &crowd, committed, measured).await;
+    let moved = watched(f, options, &crowd, (begun, committed), measured).await;
     let crowd = Arc::into_inner(crowd).context("somebody holds on to the clients")?;
     let tried = crowd.stop().await?;
     // What was acknowledged is looked for in any case.
@@ -135,12 +168,7 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
 }
 
 async fn set_up(f: &Fleet, options: &Options) -> Result<()> {
-    let mut cluster = bp::cluster(f);
-    cluster.spec.shards = Shards {
-        total: 65_536,
-        database_prefix: "db".into(),
-        digits: 5,
-    };
+    let mut cluster = template(f);
     cluster.spec.mysql.config.clone_from(&options.mysql_config);
     f.apply(&cluster).await?;
     for pair in [bp::PAIR, TARGET] {
@@ -187,7 +215,7 @@ async fn watched(
     f: &Arc<Fleet>,
     options: &Options,
     crowd: &Arc<Crowd>,
-    committed: Instant,
+    (begun, committed): (Instant, Instant),
     measured: &mut Measured,
 ) -> Result<Times> {
     let half = half(options);
@@ -225,6 +253,9 @@ async fn watched(
         })
         .await?;
     }
+    let followed = Instant::now();
+    // The time itself is meant: nothing but following.
+    tokio::time::sleep(BEFORE).await;
     let approved = Instant::now();
     f.edit::<ShardRange>(HALF, json!({"spec": {"cutover": "Automatic"}}))
         .await?;
@@ -256,10 +287,13 @@ async fn watched(
         name,
         seconds: to.duration_since(from).as_secs_f64(),
         rows_a_second: acknowledged(crowd.all(), from, to),
+        others_p99: quantile(&kept(crowd.all(), &half, from, to).0, 99).map(ms),
     };
     measured.phases = vec![
+        phase("before", begun, committed),
         phase("copies made (from the commit)", committed, following),
         phase("copies compared", following, verified),
+        phase("followed (until the approval)", followed, approved),
         phase("cut over (from the approval)", approved, all),
         phase("cleaned up", retaining, Instant::now()),
     ];

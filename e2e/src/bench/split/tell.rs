@@ -1,5 +1,6 @@
 //! What is made of the rows that were acknowledged.
 
+use super::speed::Speed;
 use super::{Options, TARGET, Times, half};
 use crate::bench::Figure;
 use crate::crowd::{OfShard, blocks, quantile};
@@ -20,6 +21,8 @@ pub(super) struct Phase {
     pub(super) seconds: f64,
     /// Rows that were acknowledged in each second of it.
     pub(super) rows_a_second: f64,
+    /// How long 99 of 100 writes to shards that stay took, in milliseconds.
+    pub(super) others_p99: Option<f64>,
 }
 
 /// Times without an acknowledged row, in milliseconds.
@@ -56,13 +59,15 @@ pub(super) struct Measured {
     pub(super) figures: Vec<Figure>,
     pub(super) blocks: Vec<Blocks>,
     pub(super) phases: Vec<Phase>,
+    /// How fast shards were copied, by size.
+    pub(super) copying: Vec<Speed>,
     /// What the operator says that its cutovers blocked.
     pub(super) said: serde_json::Value,
     /// What ended it early.
     pub(super) broken_off: Option<String>,
 }
 
-fn ms(d: Duration) -> f64 {
+pub(super) fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1000.0
 }
 
@@ -119,7 +124,7 @@ pub(super) fn acknowledged(all: &[OfShard], from: Instant, to: Instant) -> f64 {
 }
 
 /// How long the writes to shards that stay took that began in a span, and how many failed.
-fn kept(all: &[OfShard], moving: &SpanSet, from: Instant, to: Instant) -> (Vec<Duration>, usize) {
+pub(super) fn kept(all: &[OfShard], moving: &SpanSet, from: Instant, to: Instant) -> (Vec<Duration>, usize) {
     let (mut took, mut failed) = (vec![], 0);
     for one in all.iter().filter(|o| !moving.contains(o.shard)) {
         for t in one.book.since(from).iter().filter(|t| t.begun <= to) {
@@ -165,7 +170,7 @@ pub(super) fn figures(
     let note = String::new;
     #[allow(clippy::cast_precision_loss, reason = "a few thousand at most")]
     let failed = failed as f64;
-    measured.figures = vec![
+    measured.figures.extend([
         Figure::at_most(
             &format!("write block of each of {n} shards, p50"),
             Some(small.p50),
@@ -212,7 +217,7 @@ pub(super) fn figures(
                 times.verified.duration_since(times.following).as_secs_f64()
             ),
         ),
-    ];
+    ]);
     measured.blocks.insert(0, small);
     Ok(())
 }
@@ -232,12 +237,19 @@ pub(super) fn tables(measured: &Measured) -> String {
             b.of, b.shards, b.p50, b.p99, b.max
         );
     }
-    let _ = writeln!(text, "\n{:<32} {:>9} {:>12}", "phase", "seconds", "rows/s");
+    let _ = writeln!(
+        text,
+        "\n{:<32} {:>9} {:>9} {:>20}",
+        "phase", "seconds", "rows/s", "others, p99, ms"
+    );
     for p in &measured.phases {
         let _ = writeln!(
             text,
-            "{:<32} {:>9.1} {:>12.0}",
-            p.name, p.seconds, p.rows_a_second
+            "{:<32} {:>9.1} {:>9.0} {:>20.0}",
+            p.name,
+            p.seconds,
+            p.rows_a_second,
+            p.others_p99.unwrap_or_default()
         );
     }
     text

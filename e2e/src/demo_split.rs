@@ -122,7 +122,7 @@ async fn follow(
         let record = fleet.placement().await?;
         let there = placement::shards(&record, |s| s.pair == options.to);
         let left: Vec<i32> = (middle..=last).filter(|s| !there.contains(*s)).collect();
-        crowd.chase(left.iter().take(2).copied().collect());
+        crowd.chase(left.clone());
         let said = fleet.migration(&options.to).await?;
         let line = format!(
             "{:<12} {:<18} {}",

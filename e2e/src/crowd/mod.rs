@@ -17,9 +17,9 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use mysql_async::prelude::Queryable as _;
 use shardwright::api::names;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -78,8 +78,7 @@ pub struct Crowd {
     all: Vec<OfShard>,
     stop: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
-    /// Shards that chasers are to write to.
-    chased: Arc<std::sync::Mutex<Vec<i32>>>,
+    chased: Arc<Mutex<Chased>>,
 }
 
 impl Fleet {
@@ -124,7 +123,7 @@ impl Fleet {
         ensure!(!shards.is_empty() && pace.clients > 0, "nobody would write");
         let (follower, account) = (self.follow().await?, self.account().await?);
         let stop = Arc::new(AtomicBool::new(false));
-        let chased = Arc::default();
+        let chased = Arc::<Mutex<Chased>>::default();
         let stamp = CROWDS.fetch_add(1, Ordering::Relaxed);
         let of = |shard: i32, shape, who: &str| OfShard {
             shard,
@@ -162,7 +161,6 @@ impl Fleet {
             tasks.push(tokio::spawn(chase(
                 client(),
                 own,
-                n,
                 pace.chaser_pause,
                 Arc::clone(&chased),
                 stop.clone(),
@@ -201,11 +199,10 @@ impl Crowd {
         .await
     }
 
-    /// Has the chasers write to these shards.
+    /// Has the chasers write to these shards, each to the next one that no other writes to.
     pub fn chase(&self, shards: Vec<i32>) {
-        if let Ok(mut chased) = self.chased.lock() {
-            *chased = shards;
-        }
+        let mut chased = self.chased.lock().unwrap_or_else(PoisonError::into_inner);
+        chased.shards = shards;
     }
 
     /// What was tried so far.
@@ -241,30 +238,54 @@ async fn write_all(mut client: Client, own: Vec<OfShard>, pause: Duration, stop:
     }
 }
 
+/// Shards that are to be written by chasers.
+#[derive(Default)]
+struct Chased {
+    /// In the order in which they move.
+    shards: Vec<i32>,
+    /// One chaser each.
+    taken: BTreeSet<i32>,
+}
+
+/// Writes to one shard until it is not to be chased any more and a row that was begun after that is acknowledged: so both the last row at the old home and
+/// the first one at the new are this client's. Then to the next that nobody writes to.
 async fn chase(
     mut client: Client,
     own: BTreeMap<i32, OfShard>,
-    turn: usize,
     pause: Duration,
-    chased: Arc<std::sync::Mutex<Vec<i32>>>,
+    chased: Arc<Mutex<Chased>>,
     stop: Arc<AtomicBool>,
 ) {
     let mut numbers = BTreeMap::<i32, u64>::new();
+    let mut present: Option<&OfShard> = None;
     while !stop.load(Ordering::Relaxed) {
-        // One shard each, so that a shard which is blocked holds up nobody who writes to another one.
-        let shard = chased.lock().ok().and_then(|c| c.get(turn).copied());
-        let Some(one) = shard.and_then(|s| own.get(&s)) else {
+        let over = {
+            let mut chased = chased.lock().unwrap_or_else(PoisonError::into_inner);
+            if present.is_none() {
+                let next = chased.shards.iter().find(|s| !chased.taken.contains(s)).copied();
+                present = next.and_then(|s| own.get(&s));
+                chased.taken.extend(next);
+            }
+            present.is_some_and(|one| !chased.shards.contains(&one.shard))
+        };
+        let Some(one) = present else {
             tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         };
         let number = numbers.entry(one.shard).or_default();
         *number += 1;
-        write(&mut client, one, *number).await;
+        let acknowledged = write(&mut client, one, *number).await;
+        if over && acknowledged {
+            let mut chased = chased.lock().unwrap_or_else(PoisonError::into_inner);
+            chased.taken.remove(&one.shard);
+            present = None;
+        }
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn write(client: &mut Client, one: &OfShard, number: u64) {
+/// Whether it was acknowledged.
+async fn write(client: &mut Client, one: &OfShard, number: u64) -> bool {
     let begun = Instant::now();
     let done = row(client, one.shard, one.shape, &one.book.client, number).await;
     let (host, connected, ending) = match done {
@@ -273,6 +294,7 @@ async fn write(client: &mut Client, one: &OfShard, number: u64) {
         Err(Error::NotInTime { why, host }) => (host, None, Ending::NotSent(why)),
         Err(Error::Unknown { why, host }) => (host, None, Ending::Unknown(why)),
     };
+    let acknowledged = ending == Ending::Acknowledged;
     one.book.note(Try {
         number,
         begun,
@@ -281,6 +303,7 @@ async fn write(client: &mut Client, one: &OfShard, number: u64) {
         host,
         ending,
     });
+    acknowledged
 }
 
 /// Writes one row, or one row each into two tables.

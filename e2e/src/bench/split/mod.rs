@@ -24,7 +24,7 @@ use speed::Size;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tell::{Blocks, Measured, Phase, acknowledged, figures, kept, longest, ms, tables};
+use tell::{Blocks, Measured, Phase, acknowledged, figures, kept, ms, tables};
 
 /// The pair that the other half goes to.
 const TARGET: &str = "p1";
@@ -80,10 +80,10 @@ pub struct Options {
     #[arg(long, env = "PAUSE", default_value = "50")]
     pub pause: u64,
     /// Clients more, which write to the shards that move next: without them the time between two rows of a shard would be measured.
-    #[arg(long, default_value = "4")]
+    #[arg(long, default_value = "8")]
     pub chasers: usize,
     /// Milliseconds between two tries of such a one: so much of each block is the client's.
-    #[arg(long, env = "CHASER_PAUSE", default_value = "10")]
+    #[arg(long, env = "CHASER_PAUSE", default_value = "20")]
     pub chaser_pause: u64,
     /// Lines for the configuration of mysqld.
     #[arg(long)]
@@ -148,7 +148,7 @@ async fn measure(f: &Arc<Fleet>, options: &Options, measured: &mut Measured) -> 
     };
     let crowd = Arc::new(f.crowd(&shards, pace).await?);
     // As many clients write to shards that move before anything does: what is compared has the same load.
-    crowd.chase(half(options).shards().take(options.chasers).collect());
+    crowd.chase(half(options).shards().collect());
     let begun = Instant::now();
     // The time itself is meant.
     tokio::time::sleep(BEFORE).await;
@@ -247,7 +247,7 @@ async fn watched(
             .context("all shards in one batch")?;
         measured
             .blocks
-            .push(Blocks::new("all shards in one batch", &blocked));
+            .push(Blocks::new("all in one batch, on the server", &blocked));
         f.between(bp::PAIR, TARGET, "to be verified", LIMIT, |_, m| {
             moves::set(&m.verified) == half
         })
@@ -263,7 +263,7 @@ async fn watched(
         loop {
             let record = f.placement().await?;
             let left = half.minus(&placement::shards(&record, |s| s.pair == TARGET));
-            crowd.chase(left.shards().take(options.chasers).collect());
+            crowd.chase(left.shards().collect());
             if left.is_empty() {
                 return Ok(Seen::Yes(()));
             }
@@ -307,44 +307,44 @@ async fn watched(
 }
 
 /// Fences all these shards at once on the server that takes their writes, waits until the target has what that has, and opens as many again: what one batch
-/// of all would block them for, without its map. No operator is there meanwhile, and nothing moves.
+/// of all would block each of them for, without its map. No operator is there meanwhile, and nothing moves.
 async fn all_at_once(f: &Fleet, crowd: &Crowd, half: &SpanSet) -> Result<Vec<Duration>> {
     let naming = f.naming().await?;
     let mut source = f.server(bp::PAIR, f.active(bp::PAIR).await?).await?;
     let mut target = f.server(TARGET, f.active(TARGET).await?).await?;
     f.world.scale_operator(0).await?;
-    let from = Instant::now();
+    let read_only = |shard, to: u8| format!("ALTER DATABASE `{}` READ ONLY = {to}", naming.name(shard));
+    let mut blocked = vec![];
     let done = async {
         source
             .run("SET SESSION sql_log_bin = 0, SESSION lock_wait_timeout = 8")
             .await?;
-        for read_only in [1, 0] {
-            for shard in half.shards() {
-                let sql = format!("ALTER DATABASE `{}` READ ONLY = {read_only}", naming.name(shard));
-                source.run(&sql).await?;
-            }
-            if read_only == 1 {
-                let gtid: String = source.one("SELECT @@GLOBAL.gtid_executed").await?;
-                let late: u8 = target
-                    .one(&format!(
-                        "SELECT WAIT_FOR_EXECUTED_GTID_SET('{}', 9)",
-                        gtid.replace('\n', "")
-                    ))
-                    .await?;
-                ensure!(late == 0, "the target did not reach the source");
-            }
+        let mut since = vec![];
+        for shard in half.shards() {
+            since.push(Instant::now());
+            source.run(&read_only(shard, 1)).await?;
+        }
+        let gtid: String = source.one("SELECT @@GLOBAL.gtid_executed").await?;
+        let late: u8 = target
+            .one(&format!(
+                "SELECT WAIT_FOR_EXECUTED_GTID_SET('{}', 9)",
+                gtid.replace('\n', "")
+            ))
+            .await?;
+        ensure!(late == 0, "the target did not reach the source");
+        for (shard, since) in half.shards().zip(since) {
+            source.run(&read_only(shard, 0)).await?;
+            blocked.push(since.elapsed());
         }
         crowd.written_since(Instant::now(), wait::SOON).await
     }
     .await;
     // Whatever went wrong: nothing stays shut.
     for shard in half.shards() {
-        let sql = format!("ALTER DATABASE `{}` READ ONLY = 0", naming.name(shard));
-        source.run(&sql).await?;
+        source.run(&read_only(shard, 0)).await?;
     }
-    let to = Instant::now();
     f.world.scale_operator(2).await?;
     f.world.operator_ready().await?;
     done?;
-    Ok(longest(crowd.all(), half, from, to))
+    Ok(blocked)
 }

@@ -4,11 +4,11 @@ use super::speed::Speed;
 use super::{Options, TARGET, Times, half};
 use crate::bench::Figure;
 use crate::crowd::{OfShard, blocks, quantile};
-use crate::writer::{Ending, Try};
+use crate::writer::Ending;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use shardwright::core::spans::SpanSet;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -71,41 +71,6 @@ pub(super) fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1000.0
 }
 
-/// Acknowledged rows of each shard, in the order of their answers.
-fn by_shard(all: &[OfShard]) -> BTreeMap<i32, Vec<Try>> {
-    let mut tries = BTreeMap::<i32, Vec<Try>>::new();
-    for one in all {
-        let good = one
-            .book
-            .all()
-            .into_iter()
-            .filter(|t| t.ending == Ending::Acknowledged);
-        tries.entry(one.shard).or_default().extend(good);
-    }
-    for tries in tries.values_mut() {
-        tries.sort_by_key(|t| t.ended);
-    }
-    tries
-}
-
-/// Of each of these shards the longest time between two rows that touches the span.
-pub(super) fn longest(all: &[OfShard], shards: &SpanSet, from: Instant, to: Instant) -> Vec<Duration> {
-    let gap = |tries: &[Try]| {
-        tries
-            .windows(2)
-            .filter_map(|w| match w {
-                [a, b] if b.ended >= from && a.ended <= to => Some(b.ended.duration_since(a.ended)),
-                _ => None,
-            })
-            .max()
-    };
-    by_shard(all)
-        .into_iter()
-        .filter(|(shard, _)| shards.contains(*shard))
-        .filter_map(|(_, tries)| gap(&tries))
-        .collect()
-}
-
 /// Rows a second.
 pub(super) fn acknowledged(all: &[OfShard], from: Instant, to: Instant) -> f64 {
     let rows: usize = all
@@ -157,7 +122,7 @@ pub(super) fn figures(
         went.len()
     );
     let all: Vec<Duration> = went.iter().map(|m| m.block).collect();
-    let small = Blocks::new("in small batches", &all);
+    let small = Blocks::new("in small batches, by clients", &all);
     let n = moving.len();
     let (took_before, _) = kept(tried, &moving, begun, committed);
     let (took_while, failed) = kept(tried, &moving, times.approved, times.all);
@@ -227,13 +192,13 @@ pub(super) fn tables(measured: &Measured) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "{:<28} {:>7} {:>9} {:>9} {:>9}",
+        "{:<32} {:>7} {:>9} {:>9} {:>9}",
         "write block of a shard, ms", "shards", "p50", "p99", "max"
     );
     for b in &measured.blocks {
         let _ = writeln!(
             text,
-            "{:<28} {:>7} {:>9.0} {:>9.0} {:>9.0}",
+            "{:<32} {:>7} {:>9.0} {:>9.0} {:>9.0}",
             b.of, b.shards, b.p50, b.p99, b.max
         );
     }
@@ -260,11 +225,11 @@ mod tests {
     use super::*;
     use crate::crowd::Shape;
     use crate::moves::run as run_of;
-    use crate::writer::Book;
+    use crate::writer::{Book, Try};
     use std::sync::Arc;
 
     #[test]
-    fn the_longest_time_between_two_rows_is_found_over_all_clients_of_a_shard() {
+    fn rows_are_counted_and_those_of_shards_that_stay_are_told_apart() {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
         let client = |rows: &[u64]| {
@@ -286,9 +251,6 @@ mod tests {
             }
         };
         let all = [client(&[10, 500, 900]), client(&[200, 510])];
-        let gaps = longest(&all, &run_of(3, 3), at(0), at(600));
-        assert_eq!(gaps, [Duration::from_millis(390)]);
-        assert!(longest(&all, &run_of(4, 9), at(0), at(600)).is_empty());
         assert!((acknowledged(&all, at(0), at(1000)) - 5.0).abs() < 0.01);
         let (took, failed) = kept(&all, &run_of(4, 9), at(0), at(600));
         assert_eq!((took.len(), failed), (4, 0));

@@ -53,6 +53,17 @@ pub enum Error {
     /// There is a move between these pairs already.
     #[error("the move {0} is on record; between two pairs there is one at a time")]
     MoveExists(MoveKey),
+    /// The pairs are connected by other moves: another link would close a circle.
+    #[error(
+        "the move {key} would close a circle of links with {}: one of these has to end first",
+        moves::listed(.path)
+    )]
+    ClosesCircle {
+        /// The move that would be begun.
+        key: MoveKey,
+        /// Those that lead from one of its ends to the other.
+        path: Vec<MoveKey>,
+    },
     /// No shards, or the two ends are one.
     #[error("the move {0} has nothing to do here")]
     NothingToDo(MoveKey),

@@ -350,6 +350,12 @@ fn set_out(p: &Placement, will: &wish::Plan) -> Vec<Line> {
         {
             line.message.push_str(", and that one keeps no way back then");
         }
+        if let Why::ClosesCircle { path } = &h.why
+            && !path.iter().any(|key| wish::circle::ends(p, &will.courses, key))
+        {
+            line.message
+                .push_str(", and the first that is through keeps no way back then");
+        }
         lines.push(line);
     }
     lines
@@ -382,6 +388,7 @@ fn ended(p: &Placement, was: &wish::Plan, will: &wish::Plan) -> Vec<Line> {
             let why = match early {
                 Early::WishedElsewhere => "shards of it are wished at a third pair",
                 Early::LinkWanted => "other shards are wished to move between its pairs",
+                Early::MakesWay => "a move that is wished would close a circle of links with it",
                 Early::PairLeaves | Early::NothingMoved => "one of its pairs is being deleted",
             };
             let line = Line::new(Action::EndWayBack, &moves::moved(p, m)).ends(Some(&m.from), Some(&m.to));

@@ -162,7 +162,7 @@ pub const ROWS: &[Row] = &[
     row(
         "Superseded",
         LINKED,
-        "no shard is bound for an end or undecided; and a shard is wished at a third pair, or others wait for a move between the two pairs, or one of these is being deleted or gone",
+        "no shard is bound for an end or undecided; and a shard is wished at a third pair, or others wait for a move between the two pairs, or one of these is being deleted or gone, or it makes way for a move that would close a circle of links",
         "record CleaningUp: another move is planned when this one is over",
         &["CleanUp"],
         "`CleaningUp`",

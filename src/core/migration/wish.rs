@@ -3,6 +3,7 @@
 //! A wish is the `pairRef` of an accepted ShardRange, for the shards that the record assigns to it. Shards of ranges that are not accepted, or
 //! are being deleted, and shards without a range have none: they stay where they are.
 
+pub(super) mod circle;
 mod couple;
 mod why;
 
@@ -246,6 +247,7 @@ pub fn plan(
             course.early = early(p, m, wishes, &ends, wanted.contains(&m.key()));
         }
     }
+    circle::make_way(p, &mut plan);
     plan
 }
 
@@ -314,7 +316,8 @@ fn begin(p: &Placement, couple: &Couple, ends: &Ends<'_>, policy: Policy, plan: 
     } else if under_way(None) >= limit || p.moves.len() + plan.begin.len() >= MAX_MOVES {
         Some(Why::ClusterBusy { limit })
     } else {
-        None
+        // Asked last: a way back ends early only for what could set out.
+        circle::path(p, &plan.begin, from, to).map(|path| Why::ClosesCircle { path })
     };
     if let Some(why) = why {
         couple.hold(plan, &couple.all(), &why);

@@ -2,7 +2,7 @@
 //!
 //! They keep what `docs/placement.md` numbers: there is one move at most between two pairs and no shard is in two (I4); what is being cut over
 //! was verified, what is verified is seeded (I5); the pair of a served shard changes in [`cut_over`] alone, for the shards of the batch on record
-//! and none else (I2); a batch on record is undone or cut over by its number, so that none is taken for another (I6).
+//! and none else (I2); a batch on record is undone or cut over by its number, so that none is taken for another (I6); the links close no circle (I7).
 //! The other transitions of the record leave the moves alone: a shard whose range is deleted or hands it over stays in its move.
 
 use super::{Error, change, check, shards};
@@ -15,10 +15,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use crate::api::placement::MoveKey;
 
 mod invariants;
+mod links;
 #[cfg(test)]
 mod tests;
 
 pub(super) use invariants::check_moves;
+pub use links::{between, keys, listed, of_pair, path};
 
 /// A list of spans as a set.
 pub fn set(spans: &[ShardSpan]) -> SpanSet {
@@ -28,16 +30,6 @@ pub fn set(spans: &[ShardSpan]) -> SpanSet {
 /// The move with these ends, in this order.
 pub fn find<'a>(p: &'a Placement, key: &MoveKey) -> Option<&'a Move> {
     p.moves.iter().find(|m| m.from == key.from && m.to == key.to)
-}
-
-/// The move between two pairs, in whichever order.
-pub fn between<'a>(p: &'a Placement, a: &str, b: &str) -> Option<&'a Move> {
-    p.moves.iter().find(|m| m.other_end(a) == Some(b))
-}
-
-/// The moves that have `pair` at an end.
-pub fn of_pair<'a>(p: &'a Placement, pair: &'a str) -> impl Iterator<Item = &'a Move> {
-    p.moves.iter().filter(move |m| m.other_end(pair).is_some())
 }
 
 /// The shards of a move that are placed at `pair` at the moment.
@@ -86,8 +78,8 @@ pub fn droppable(p: &Placement, m: &Move, pair: &str, held: &SpanSet) -> SpanSet
 /// With [`Seed::Physical`], all are at `from`, and nothing whatever is at `to`.
 ///
 /// # Errors
-/// [`Error::NotAs`] when one is not served at an end; [`Error::MoveExists`], [`Error::InMove`], [`Error::NotEmpty`], [`Error::BeingCloned`],
-/// [`Error::MovesTooLarge`], [`Error::NothingToDo`]; those of [`check`].
+/// [`Error::NotAs`] when one is not served at an end; [`Error::MoveExists`], [`Error::ClosesCircle`], [`Error::InMove`], [`Error::NotEmpty`],
+/// [`Error::BeingCloned`], [`Error::MovesTooLarge`], [`Error::NothingToDo`]; those of [`check`].
 pub fn begin_move(
     p: &Placement,
     from: &str,
@@ -102,6 +94,9 @@ pub fn begin_move(
     }
     if let Some(other) = between(p, from, to) {
         return Err(Error::MoveExists(other.key()));
+    }
+    if let Some(path) = path(&keys(p), from, to) {
+        return Err(Error::ClosesCircle { key, path });
     }
     for pair in [from, to] {
         if cloned_over(p, pair) {

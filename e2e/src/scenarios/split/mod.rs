@@ -7,6 +7,7 @@ mod faults;
 mod large;
 mod moves;
 mod physical;
+mod rotation;
 mod stage;
 mod steps;
 mod watch;

@@ -1,5 +1,6 @@
 //! Shards move where they are wished, and nothing is in their way.
 
+use super::rotation;
 use super::stage::{
     BUSY, FRESH, HALF, LAST, MIDDLE, OTHERS, all, apply_range, approve, begin, fixture, half, open, others,
     placed, quick, retained, seeded_by, split,
@@ -73,6 +74,13 @@ pub fn group() -> Group {
                 "split-swap",
                 swap,
                 "two ranges change places, of different sizes, in one move",
+                TestBed
+            ),
+            scenario!(
+                Full,
+                "split-rotation",
+                rotation::goes_round,
+                "three pairs with a range each: every range goes on to the next pair; two moves, and the third when the way back of one of them has ended",
                 TestBed
             ),
             scenario!(

@@ -218,6 +218,41 @@ fn a_way_back_that_would_end_is_told() {
 }
 
 #[test]
+fn what_makes_way_for_a_move_that_would_close_a_circle_is_told() {
+    let (p, mut now, _) = split();
+    now.ranges[1] = range("r1", 512, 699, "p1");
+    now.ranges.push(range("r9", 700, 767, "p0"));
+    let (_, p) = settle("c", &p, &now).unwrap();
+    let p = moves::begin_move(&p, "p1", "p0", &span(700, 767), Seed::PerDatabase).unwrap();
+    let mut then = now.clone();
+    then.ranges[1].pair = "p2".into();
+    let lines = compare("c", &p, &now, &then, Policy::unlimited()).unwrap();
+    assert_eq!(
+        lines.iter().map(show).collect::<Vec<_>>(),
+        [
+            "Move 512-699 p1→p2 Later ClosesCircle",
+            "Move 700-767 p1→p0 UnderWay PerDatabase",
+            "EndWayBack 256-511 p0→p2 MakesWay"
+        ]
+    );
+    assert!(
+        lines[0].message.contains("p1 → p0 and p0 → p2"),
+        "{}",
+        lines[0].message
+    );
+    // While both have something left to do, nobody knows yet which it will be.
+    then.ranges[2].pair = "p0".into();
+    let lines = compare("c", &p, &now, &then, Policy::unlimited()).unwrap();
+    let waits = lines.iter().find(|l| l.reason == Some("ClosesCircle")).unwrap();
+    assert!(
+        waits.message.ends_with("keeps no way back then"),
+        "{}",
+        waits.message
+    );
+    assert!(lines.iter().all(|l| l.action == Action::Move));
+}
+
+#[test]
 fn a_move_that_would_be_aborted_is_told() {
     let wished = fleet(&[range("r0", 0, 511, "p2"), range("r1", 512, 767, "p1")]);
     let p = moves::begin_move(&record(), "p0", "p2", &span(0, 511), Seed::Physical).unwrap();

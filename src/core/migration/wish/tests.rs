@@ -1,3 +1,4 @@
+mod circle;
 mod walk;
 
 use super::*;
@@ -21,6 +22,8 @@ struct Fleet {
     ranges: BTreeMap<String, String>,
     pairs: BTreeMap<String, PairState>,
     policy: Policy,
+    /// The time of grace of a move does not pass.
+    lasting: bool,
 }
 impl Fleet {
     /// r0 to r3 have 100 shards each on p0, p1, p2, and nothing but a name: p3 and p4 are empty.
@@ -51,6 +54,7 @@ impl Fleet {
             ranges,
             pairs: pairs.collect(),
             policy: Policy::default(),
+            lasting: false,
         }
     }
     /// A new range has taken these shards where they lie, and wishes them at `pair`.

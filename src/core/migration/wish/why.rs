@@ -1,6 +1,6 @@
 //! Why shards do not move, and why a move ends before its time.
 
-use crate::api::placement::MoveKey;
+use crate::{api::placement::MoveKey, core::placement::moves};
 
 /// Why shards that are wished at another pair do not set out for it now.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +49,11 @@ pub enum Why {
         /// That move.
         key: MoveKey,
     },
+    /// Moves connect the two pairs already, over others: another link would close a circle.
+    ClosesCircle {
+        /// Those moves, from one of the two pairs to the other.
+        path: Vec<MoveKey>,
+    },
     /// A pair is being cloned over.
     BeingCloned {
         /// Its name.
@@ -92,6 +97,7 @@ impl Why {
             Self::AskingServers { .. } => "AskingServers",
             Self::InOtherMove { .. } => "InOtherMove",
             Self::LinkInUse { .. } => "LinkInUse",
+            Self::ClosesCircle { .. } => "ClosesCircle",
             Self::BeingCloned { .. } => "BeingCloned",
             Self::PairBusy { .. } => "PairBusy",
             Self::ClusterBusy { .. } => "ClusterBusy",
@@ -123,6 +129,10 @@ impl Why {
             Self::LinkInUse { key } => {
                 format!("waits until the move {key} has ended: between two pairs there is one at a time")
             }
+            Self::ClosesCircle { path } => format!(
+                "waits until one of the moves {} has ended: another link between the two pairs would close a circle",
+                moves::listed(path)
+            ),
             Self::BeingCloned { pair } => format!("waits until the cloning of {pair} is done"),
             Self::PairBusy { pair, limit } => {
                 format!("waits: {pair} has {limit} moves under way, the limit for a pair")
@@ -149,6 +159,8 @@ pub enum Early {
     LinkWanted,
     /// One of its pairs is being deleted, or is gone.
     PairLeaves,
+    /// Others wait for a move that would close a circle of links with it.
+    MakesWay,
 }
 
 impl Early {
@@ -159,6 +171,7 @@ impl Early {
             Self::WishedElsewhere => "WishedElsewhere",
             Self::LinkWanted => "LinkWanted",
             Self::PairLeaves => "PairLeaves",
+            Self::MakesWay => "MakesWay",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What holds of the moves of every record.
 
-use super::{one_end, set, shards};
+use super::{links, one_end, set, shards};
 use crate::{
     api::placement::{
         MAX_MOVE_GTID, MAX_MOVE_SPANS, MAX_MOVES, MAX_MOVES_GTID, MAX_MOVES_SPANS, MoveStage, Placement,
@@ -9,7 +9,7 @@ use crate::{
     core::{placement::Error, spans::SpanSet},
 };
 
-/// I4, I5, I6 and the limits: what [`check`] says of the moves.
+/// I4 to I7 and the limits: what [`check`] says of the moves.
 pub(in crate::core::placement) fn check_moves(p: &Placement) -> Result<(), Error> {
     if p.moves.is_empty() {
         return Ok(());
@@ -92,6 +92,12 @@ pub(in crate::core::placement) fn check_moves(p: &Placement) -> Result<(), Error
             )));
         }
         seen = seen.union(&all);
+    }
+    if let Some(m) = links::circle(&p.moves) {
+        return Err(Error::MalformedMove {
+            key: m.key(),
+            why: "its pairs must not be connected by other moves".to_owned(),
+        });
     }
     Ok(())
 }

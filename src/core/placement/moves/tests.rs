@@ -1,3 +1,5 @@
+mod circle;
+
 use super::*;
 use crate::core::placement::{
     self, claim, hand_over, of_range, publish, reclaim, recorded, release, serve, serving,

@@ -276,20 +276,35 @@ impl Fleet {
         self.all_ready(wait::REPAIR).await
     }
 
-    /// The rows of every table of these shards are the same on both servers of all these pairs. Nobody writes meanwhile.
+    /// The rows of every table of these shards are the same on both servers of all these pairs as on the one that serves them. Nobody writes meanwhile.
     ///
     /// # Errors
-    /// When they are not, once each had time to apply.
+    /// When they are not, once each had time to apply; or when another pair serves one.
     pub async fn same_rows(&self, shards: &SpanSet, pairs: &[&str]) -> Result<()> {
-        let mut servers = vec![];
-        for pair in pairs {
-            let active = self.active(pair).await?;
-            servers.extend([((*pair).to_owned(), active), ((*pair).to_owned(), 1 - active)]);
+        let record = self.placement().await?;
+        let mut left = shards.clone();
+        for home in pairs {
+            let served = placement::shards(&record, |s| s.pair == *home).intersect(shards);
+            if !served.is_empty() {
+                self.same_rows_as(home, &served, pairs).await?;
+            }
+            left = left.minus(&served);
         }
-        let (first, others) = servers.split_first().context("no pair is named")?;
+        ensure!(left.is_empty(), "none of {pairs:?} serves {left}");
+        Ok(())
+    }
+
+    async fn same_rows_as(&self, home: &str, shards: &SpanSet, pairs: &[&str]) -> Result<()> {
+        let first = (home.to_owned(), self.active(home).await?);
+        let mut others = vec![];
+        for pair in pairs {
+            let both = [0, 1].map(|ordinal| ((*pair).to_owned(), ordinal));
+            others.extend(both.into_iter().filter(|server| *server != first));
+        }
         let naming = self.naming().await?;
-        let wanted = self.digests(first, shards, &naming).await?;
+        let wanted = self.digests(&first, shards, &naming).await?;
         ensure!(!wanted.is_empty(), "{first:?} has no table of {shards:?}");
+        let (first, others) = (&first, &others);
         for other in others {
             let what = format!("{} to hold the rows of {}", name(other), name(first));
             wait::until_each(&what, wait::SOON, Duration::from_secs(60), || async {

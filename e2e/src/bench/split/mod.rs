@@ -77,7 +77,7 @@ pub struct Options {
     #[arg(long, default_value = "8")]
     pub clients: usize,
     /// Milliseconds between two tries of such a client: 0 for as fast as they can.
-    #[arg(long, env = "PAUSE", default_value = "50")]
+    #[arg(long, env = "PAUSE", default_value = "100")]
     pub pause: u64,
     /// Clients more, which write to the shards that move next: without them the time between two rows of a shard would be measured.
     #[arg(long, default_value = "8")]
@@ -91,6 +91,9 @@ pub struct Options {
     /// Do not measure all shards in one batch.
     #[arg(long)]
     pub no_all_at_once: bool,
+    /// Do not wait until the old copies are dropped: four a second, which is minutes for thousands of shards.
+    #[arg(long)]
+    pub no_clean_up: bool,
     /// Leave the fleet.
     #[arg(long)]
     pub keep: bool,
@@ -247,7 +250,7 @@ async fn watched(
             .context("all shards in one batch")?;
         measured
             .blocks
-            .push(Blocks::new("all in one batch, on the server", &blocked));
+            .push(Blocks::new("all in one batch, on servers", &blocked));
         f.between(bp::PAIR, TARGET, "to be verified", LIMIT, |_, m| {
             moves::set(&m.verified) == half
         })
@@ -278,11 +281,13 @@ async fn watched(
     f.stage(bp::PAIR, TARGET, MoveStage::Retaining, LIMIT).await?;
     measured.said = f.migration(HALF).await?;
     let retaining = Instant::now();
-    f.edit::<ShardRange>(HALF, json!({"spec": {"retainSourceSeconds": 0}}))
-        .await?;
-    // Copies are dropped slowly.
-    f.no_moves(LIMIT).await?;
-    f.nothing_left().await?;
+    if !options.no_clean_up {
+        f.edit::<ShardRange>(HALF, json!({"spec": {"retainSourceSeconds": 0}}))
+            .await?;
+        // Copies are dropped slowly.
+        f.no_moves(LIMIT).await?;
+        f.nothing_left().await?;
+    }
     let phase = |name, from: Instant, to: Instant| Phase {
         name,
         seconds: to.duration_since(from).as_secs_f64(),
@@ -295,8 +300,12 @@ async fn watched(
         phase("copies compared", following, verified),
         phase("followed (until the approval)", followed, approved),
         phase("cut over (from the approval)", approved, all),
-        phase("cleaned up", retaining, Instant::now()),
     ];
+    if !options.no_clean_up {
+        measured
+            .phases
+            .push(phase("cleaned up", retaining, Instant::now()));
+    }
     Ok(Times {
         committed,
         following,

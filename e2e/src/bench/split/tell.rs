@@ -41,6 +41,19 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
+    /// What the operator says: from the first fence of a batch to its opening.
+    fn said(said: &serde_json::Value) -> Option<Self> {
+        let block = said.get("writeBlock")?;
+        let number = |name| block.get(name)?.as_f64();
+        Some(Self {
+            of: "in small batches, on servers".into(),
+            shards: usize::try_from(block.get("shards")?.as_u64()?).ok()?,
+            p50: number("p50Milliseconds")?,
+            p99: number("p99Milliseconds")?,
+            max: number("maxMilliseconds")?,
+        })
+    }
+
     pub(super) fn new(of: &str, all: &[Duration]) -> Self {
         let at = |share| ms(quantile(all, share).unwrap_or_default());
         Self {
@@ -183,7 +196,10 @@ pub(super) fn figures(
             ),
         ),
     ]);
-    measured.blocks.insert(0, small);
+    let said = Blocks::said(&measured.said);
+    measured
+        .blocks
+        .splice(0..0, [Some(small), said].into_iter().flatten());
     Ok(())
 }
 

@@ -86,8 +86,8 @@ pub async fn open(s: &mut Session, naming: &Naming, shards: &SpanSet) -> Result<
     set(s, naming, shards, false).await
 }
 
-/// Opens these shards on the server that serves them. They can be written nowhere meanwhile, so nobody may hold that up: who has one of them in a
-/// transaction for longer than a second, and can only have read it, is ended. Gives those that were.
+/// Opens these shards on the server that serves them. They can be written nowhere meanwhile, so nobody may hold that up: when it has waited for a
+/// second, whoever has a closed one of them in a transaction, and can only have read it, is ended. Gives those that were.
 ///
 /// # Errors
 /// As [`Error`]; 1205 when it is held up all the same, by an account of the operator's own or one that may not be ended.
@@ -99,7 +99,9 @@ pub async fn open_served(s: &mut Session, naming: &Naming, shards: &SpanSet) -> 
             Err(e) if e.code().is_some_and(|code| HELD.contains(&code)) => {}
             done => return done.map(|()| ended),
         }
-        ended.extend(end_holders(s, naming, shards, Duration::ZERO).await?);
+        // What is open by now has writers.
+        let shut = read(s, naming).await?.shut.intersect(shards);
+        ended.extend(end_holders(s, naming, &shut, Duration::ZERO).await?);
     }
     let shut = read(s, naming).await?.shut.intersect(shards);
     open(s, naming, &shut).await?;

@@ -187,14 +187,17 @@ async fn run(ask: &SeedAsk, control: &Arc<Control>) -> Result<GtidSet, Why> {
     ))
     .await?;
     if !copied.failed.is_empty() {
-        let named = copied.failed.iter().take(NAMED);
+        let refused = |why: &seed::Failure| matches!(why, seed::Failure::Refused(_));
+        // A person is told of what no other try mends.
+        let any = copied.failed.values().any(refused);
+        let named = copied
+            .failed
+            .iter()
+            .filter(|(_, why)| refused(why) == any)
+            .take(NAMED);
         let text: Vec<String> = named.map(|(d, why)| format!("{d}: {why}")).collect();
         let text = text.join("; ");
-        return Err(if text.contains("it can be tried again") {
-            Why::Ended(text)
-        } else {
-            Why::Refused(text)
-        });
+        return Err(if any { Why::Refused(text) } else { Why::Ended(text) });
     }
     if let Some(ended) = copied.ended {
         return Err(ended.into());

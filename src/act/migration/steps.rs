@@ -355,7 +355,7 @@ impl Hands<'_> {
             let counted: GtidSet = counted.parse().unwrap_or_default();
             let has = |i| {
                 let seen = self.observed.server(Place::new(end, i));
-                seen.map(|s| counted.is_subset_of(&s.executed))
+                seen.map(|s| counted.minus(&s.executed))
             };
             if let (Some(one), Some(other)) = (has(0), has(1))
                 && one != other

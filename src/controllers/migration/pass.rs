@@ -1,6 +1,9 @@
 //! One pass over a move: observe, decide, act, report.
 
-use super::{super::busy::UnderWay, Shared};
+use super::{
+    super::{busy::UnderWay, context::Context},
+    Shared,
+};
 use crate::{
     act::{
         failpoint,
@@ -13,7 +16,7 @@ use crate::{
     core::{
         migration::{
             self, Action, Decision, Observed, State,
-            batch::Cost,
+            batch::{Cost, PATIENT},
             observed::{End, Memory, Place, VerifyOutcome},
             progress::{self, Mark, Progress as Further},
         },
@@ -35,8 +38,8 @@ use std::{
 const NUMBERS: Duration = Duration::from_secs(2);
 /// Until the next pass while a pair is acted upon.
 const PAIR_ACTS: Duration = Duration::from_millis(20);
-/// Until the next pass of a move that ends, while copies are made at one of its pairs.
-const COPIES: Duration = Duration::from_secs(1);
+/// A decision that has waited for its turn for so long is made anew.
+const STALE: Duration = Duration::from_millis(500);
 /// Write blocks that are remembered.
 const BLOCKS: usize = 65_536;
 
@@ -73,6 +76,7 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
     let client = &ctx.client;
     let Some(found) = Box::pin(observe::find(client, &shared.stores, &mut local.held, site)).await? else {
         local.works.stop().await;
+        forget(shared, site);
         return Ok(Next::Gone);
     };
     let now = Timestamp::now();
@@ -112,7 +116,10 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
         seeding: local.works.seeding(now),
         verifying,
         policy: found.policy(&site.key, verify_again, now),
-        memory: local.memory.clone(),
+        memory: Memory {
+            others_copy: others_copy(ctx, site, local),
+            ..local.memory.clone()
+        },
     };
     local.works.throttle(lag_of_passives(&observed));
     let decision = migration::decide(&observed, now);
@@ -120,17 +127,16 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
         forget(shared, site);
         return Ok(Next::Gone);
     }
-    let names = End::BOTH.map(|end| format!("{}/{}", site.namespace, site.pair(end)));
-    // Nothing is in a hurry when a move ends.
-    let ends = observed.mv().is_some_and(|m| m.stage == MoveStage::CleaningUp);
-    let copied = |name: &String| ends && local.copying.is_none() && ctx.copying.is(name);
-    let waits = !decision.actions.is_empty() && names.iter().any(copied);
-    let turn = if decision.actions.is_empty() || waits {
+    let names = names(site);
+    let waited = Instant::now();
+    let turn = if decision.actions.is_empty() {
         vec![]
     } else {
         ctx.turns.take(&names.iter().cloned().collect()).await
     };
-    let held_up = waits || !decision.actions.is_empty() && names.iter().any(|name| ctx.acting.is(name));
+    // What was seen so long ago is looked at once more.
+    let stale = waited.elapsed() > STALE;
+    let held_up = !decision.actions.is_empty() && (stale || names.iter().any(|name| ctx.acting.is(name)));
     let (done, result) = if held_up {
         (Done::default(), Ok(()))
     } else {
@@ -166,7 +172,7 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
     )
     .await;
     if held_up {
-        return Ok(Next::After(if waits { COPIES } else { PAIR_ACTS }));
+        return Ok(Next::After(PAIR_ACTS));
     }
     if let (Ok(()), State::Over) = (&result, &decision.state) {
         let moved = observed
@@ -187,6 +193,17 @@ pub async fn pass(shared: &Shared, site: &Site, local: &mut Local) -> Result<Nex
         (Err(error), false) => Err(error),
         (Ok(()), _) => Ok(Next::After(decision.requeue)),
     }
+}
+
+fn names(site: &Site) -> [String; 2] {
+    End::BOTH.map(|end| format!("{}/{}", site.namespace, site.pair(end)))
+}
+
+/// The end at which copies are made for another move.
+fn others_copy(ctx: &Context, site: &Site, local: &Local) -> Option<End> {
+    let copied = |name: &String| local.copying.is_none() && ctx.copying.is(name);
+    let at = names(site).iter().position(copied)?;
+    End::BOTH.get(at).copied()
 }
 
 /// How far the target pair is cloned over: one server after the other.
@@ -265,6 +282,7 @@ fn remember(
             State::CuttingOver { .. } | State::FencingAhead { .. }
         )
     {
+        memory.behind = false;
         if done.begun {
             metrics.batch("held");
         }
@@ -280,7 +298,7 @@ fn remember(
     if done.cut_over {
         metrics.batch("cut_over");
         memory.undone = Tries::default();
-        memory.waits = 0;
+        (memory.waits, memory.behind) = (memory.waits.saturating_sub(PATIENT), false);
         memory.blocked.retain(|shard, _| !batch.contains(*shard));
         if let Some(blocked) = done.blocked {
             let shards = batch.len();
@@ -300,7 +318,7 @@ fn remember(
         None => false,
         // Nobody has noticed anything yet.
         Some(Error::Behind(_)) if !done.begun => {
-            memory.waits = memory.waits.saturating_add(1);
+            (memory.waits, memory.behind) = (memory.waits.saturating_add(1), true);
             true
         }
         Some(_) if !done.begun => false,
@@ -309,6 +327,7 @@ fn remember(
             let known = ["late", "behind"].contains(&outcome);
             metrics.batch(if known { outcome } else { "failed" });
             memory.undone = memory.undone.again(now);
+            memory.behind = false;
             // One that blocked its shards for so long is made smaller.
             memory.cost = Some(Cost {
                 shards: batch.len(),

@@ -163,6 +163,7 @@ fn steps(o: &Observed, m: &Move, state: &State, now: Timestamp) -> Vec<Action> {
         State::Gone
         | State::Unseen(_)
         | State::PairMissing(_)
+        | State::OthersCopy(_)
         | State::Undecided(_)
         | State::SeedRefused(_)
         | State::Seeding(_)

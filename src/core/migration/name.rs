@@ -12,6 +12,7 @@ impl State {
             Self::FenceMissing(_) => "FenceMissing",
             Self::FenceLeft(_) => "FenceLeft",
             Self::FenceAhead(_) => "FenceAhead",
+            Self::OthersCopy(_) => "OthersCopy",
             Self::ChannelLeft(_) => "ChannelLeft",
             Self::Unseen(_) => "Unseen",
             Self::Dropping(_) => "Dropping",

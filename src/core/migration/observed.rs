@@ -293,8 +293,12 @@ pub struct Memory {
     pub undone: Tries,
     /// Shards that could not be fenced, each with how often.
     pub blocked: BTreeMap<i32, Tries>,
-    /// Waits before a batch, in a row, in which the target did not catch up in time.
+    /// Waits before a batch in which the target did not catch up in time, less what batches that went through make good.
     pub waits: u32,
+    /// The last one was such.
+    pub behind: bool,
+    /// This operator makes copies there for another move.
+    pub others_copy: Option<End>,
     /// Since when the channel into each end has been broken.
     pub broken_since: [Option<Timestamp>; 2],
     /// What was said of the move before.

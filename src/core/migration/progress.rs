@@ -22,7 +22,7 @@ pub struct Mark {
     lag: Option<u64>,
     /// Databases that are not dropped yet, once that has begun; `None` also while a server does not answer.
     left: Option<usize>,
-    /// It need not come further now: everything is where it is wished, it waits for an approval or a window, or a person is asked for already.
+    /// It need not come further now: everything is where it is wished, it waits for an approval, a window, or the copies of another move, or a person is asked for already.
     excused: bool,
 }
 
@@ -52,8 +52,10 @@ impl Mark {
             tables: tables.fold(0, u64::saturating_add),
             lag,
             left: left(o),
-            excused: matches!(state, State::WaitingForApproval | State::WaitingForWindow)
-                || !matches!(overall, Overall::Working { .. }),
+            excused: matches!(
+                state,
+                State::WaitingForApproval | State::WaitingForWindow | State::OthersCopy(_)
+            ) || !matches!(overall, Overall::Working { .. }),
         })
     }
 

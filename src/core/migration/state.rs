@@ -43,6 +43,8 @@ pub enum State {
     FenceLeft(Vec<On>),
     /// Passive ones do, and no batch is about to need it.
     FenceAhead(Vec<On>),
+    /// Copies are made there for another move.
+    OthersCopy(End),
     /// A channel of the move is left.
     ChannelLeft(Vec<Place>),
     /// Nobody knows what these servers have.
@@ -353,6 +355,9 @@ fn fences_left(o: &Observed, m: &Move, which: [usize; 2], allowed: impl Fn(End) 
 
 /// The order of R6: channels on all four servers, then copies.
 fn cleaning_up(o: &Observed, m: &Move) -> State {
+    if let Some(end) = o.memory.others_copy {
+        return State::OthersCopy(end);
+    }
     let there = o.there();
     let channels: Vec<Place> = there
         .iter()

@@ -96,6 +96,14 @@ pub const ROWS: &[Row] = &[
         "`OpeningShards`",
     ),
     row(
+        "OthersCopy",
+        CLEANING,
+        "this operator makes copies at one of the pairs for another move",
+        "wait: whoever takes the lock of one of its servers ends that",
+        &[],
+        "`CleaningUp`",
+    ),
+    row(
         "ChannelLeft",
         CLEANING,
         "a server that answers has the channel of the move",

@@ -6,7 +6,10 @@ use super::{
     reasons,
     state::State,
 };
-use crate::{api::conditions::Overall, core::note::Note};
+use crate::{
+    api::conditions::Overall,
+    core::{note::Note, placement::moves},
+};
 
 /// The move as a whole.
 pub fn overall(o: &Observed, state: &State) -> Overall {
@@ -33,6 +36,10 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
         State::FenceLeft(_) | State::FenceAhead(_) => working(
             reasons::OPENING,
             "databases are opened where they are served".into(),
+        ),
+        State::OthersCopy(end) => working(
+            reasons::CLEANING_UP,
+            format!("waits until copies are made at {} for another move", o.name(*end)),
         ),
         State::ChannelLeft(_) | State::Dropping(_) | State::Over => working(
             reasons::CLEANING_UP,
@@ -125,7 +132,7 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
             if *long {
                 stalled(
                     reasons::CHANNEL_BROKEN,
-                    format!("{message}. Mend what it names; or set pairRef back, and the copies are dropped"),
+                    format!("{message}. Mend what it names{}", or_set_back(o)),
                 )
             } else {
                 working(reasons::CHANNEL_BROKEN, message)
@@ -149,8 +156,9 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
         State::Different { shards, tables } => stalled(
             reasons::COPIES_DIFFER,
             format!(
-                "shards {shards} differ in {}. Nothing was switched. Find out who wrote there; then annotate shardwright.dev/verify-again to compare once more, or set pairRef back",
-                tables.join(", ")
+                "shards {shards} differ in {}. Nothing was switched. Find out who wrote there; then annotate shardwright.dev/verify-again to compare once more{}",
+                tables.join(", "),
+                or_set_back(o)
             ),
         ),
         State::WaitingForApproval => working(
@@ -174,7 +182,7 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
             format!("shards {shards} have open or prepared transactions, and are tried again at {until:.0}"),
         ),
         State::CatchingUp { lag } => working(reasons::CATCHING_UP, format!("{lag} transactions behind")),
-        State::CuttingOver { to, .. } if o.memory.waits > 0 => {
+        State::CuttingOver { to, .. } if o.memory.behind => {
             let (source, target) = (o.active(to.other()), o.active(*to));
             working(
                 reasons::CATCHING_UP,
@@ -198,6 +206,16 @@ pub fn overall(o: &Observed, state: &State) -> Overall {
                     format!("pairRef may be set back until {:.0}", t.0)
                 }),
         },
+    }
+}
+
+/// What else a person may do while nothing has moved.
+fn or_set_back(o: &Observed) -> &'static str {
+    let moved = o.mv().is_some_and(|m| !moves::moved(&o.record, m).is_empty());
+    if moved {
+        "; shards that were moved can't go back before"
+    } else {
+        "; or set pairRef back, and the copies are dropped"
     }
 }
 

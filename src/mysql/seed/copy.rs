@@ -20,6 +20,7 @@ use futures::future;
 use mysql_async::Conn;
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -40,6 +41,23 @@ const NO_LOCAL_INFILE: u16 = 3948;
 /// For a question that goes through a table.
 const LONG: Duration = Duration::from_secs(3600);
 
+/// Why a database was not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It changed meanwhile: it can be tried again.
+    Again(String),
+    /// It cannot be copied as it is.
+    Refused(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Again(why) | Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
 /// What came of it. What is neither complete nor failed was not come to, or was cut short with the run.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -48,7 +66,7 @@ pub struct Outcome {
     /// On every target, marked complete, and closed for writes.
     pub complete: Vec<String>,
     /// What cannot be copied as it is, and why.
-    pub failed: BTreeMap<String, String>,
+    pub failed: BTreeMap<String, Failure>,
     /// Why the run ended before it had seen to everything.
     pub ended: Option<Error>,
 }
@@ -430,13 +448,13 @@ impl Run {
                 item.broken = true;
                 item.given_up = true;
                 let why = match fault {
-                    Fault::Source(e) if matches!(e.code(), Some(1412 | 1146 | 1049)) => {
-                        format!("a table was altered while it was copied; it can be tried again ({e})")
-                    }
-                    Fault::Source(e) => format!("the source: {e}"),
-                    Fault::Target(e) => format!("the target: {e}"),
-                    Fault::Data(why) => why,
-                    Fault::Stopped => String::new(),
+                    Fault::Source(e) if matches!(e.code(), Some(1412 | 1146 | 1049)) => Failure::Again(
+                        format!("a table was altered while it was copied; it can be tried again ({e})"),
+                    ),
+                    Fault::Source(e) => Failure::Refused(format!("the source: {e}")),
+                    Fault::Target(e) => Failure::Refused(format!("the target: {e}")),
+                    Fault::Data(why) => Failure::Refused(why),
+                    Fault::Stopped => Failure::Refused(String::new()),
                 };
                 s.failed.entry(name.clone()).or_insert(why);
             }

@@ -24,7 +24,7 @@ mod target;
 mod withheld;
 
 pub use control::{Control, Progress, UNLIMITED};
-pub use copy::{Outcome, copy};
+pub use copy::{Failure, Outcome, copy};
 pub use pin::{Channel, Pin, Pinned, Position, pin};
 pub use target::{Mark, count_as_executed, discard, forget, marks, release};
 pub(crate) use target::{OWN, without_fence};

@@ -1,6 +1,6 @@
 //! What is to be copied yet, and how each database stands.
 
-use super::{layout::Database, rows::Range};
+use super::{copy::Failure, layout::Database, rows::Range};
 use crate::mysql::Error;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) databases: Vec<Item>,
     pub(super) begin: VecDeque<usize>,
     pub(super) tasks: VecDeque<Task>,
-    pub(super) failed: BTreeMap<String, String>,
+    pub(super) failed: BTreeMap<String, Failure>,
     pub(super) ended: Option<Error>,
     pub(super) over: bool,
 }
@@ -59,7 +59,7 @@ impl State {
             tasks: VecDeque::new(),
             failed: missing
                 .into_iter()
-                .map(|d| (d, "it is not on the source".to_owned()))
+                .map(|d| (d, Failure::Refused("it is not on the source".to_owned())))
                 .collect(),
             ended: None,
             over: false,
@@ -71,7 +71,7 @@ impl State {
                 state.databases[i].given_up = true;
                 state.failed.insert(
                     d.name.clone(),
-                    format!("cannot be copied: {}", d.refused.join("; ")),
+                    Failure::Refused(format!("cannot be copied: {}", d.refused.join("; "))),
                 );
             }
         }

@@ -135,7 +135,9 @@ async fn recorded(
             .is_some_and(|c| c.runs() && c.leads_to(&host, &state.uuid));
     let mut blockers = vec![];
     if flags.have.overlaps(blocked) {
-        for holder in shard_fence::holders(s, &found.naming, blocked).await? {
+        let holders = shard_fence::holders(s, &found.naming, blocked).await?;
+        // Comparisons read in transactions, too.
+        for holder in holders.into_iter().filter(|h| !h.is_the_operators()) {
             let connection = match holder.who {
                 shard_fence::Who::Client { id, .. } => Some(id),
                 shard_fence::Who::Applier => continue,

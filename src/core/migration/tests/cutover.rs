@@ -61,7 +61,7 @@ fn cutting_over() {
 fn no_batch_is_begun_before_the_target_is_close() {
     let mut o = verified();
     for (waits, within) in [(0, 30), (7, 30), (8, 60), (31, 240), (32, 480), (u32::MAX, 480)] {
-        o.memory.waits = waits;
+        (o.memory.waits, o.memory.behind) = (waits, waits > 0);
         let d = row(&o, "CuttingOver");
         assert!(
             matches!(&d.actions[0], Action::Approach { within: w, .. } if *w == SignedDuration::from_millis(within)),

@@ -131,6 +131,22 @@ fn retaining() {
 }
 
 #[test]
+fn others_copy() {
+    // Whatever is left to do would take a lock that is held for those copies.
+    for end in [FROM, TO] {
+        let mut o = cleaning();
+        o.memory.others_copy = Some(end);
+        does(&o, "OthersCopy", &[]);
+        // But nothing that is served stays shut for that.
+        at(&mut o, a(TO)).shut = moving();
+        row(&o, "FenceLeft");
+        let mut o = super::retaining();
+        o.memory.others_copy = Some(end);
+        row(&o, "Retaining");
+    }
+}
+
+#[test]
 fn channel_left() {
     let mut o = cleaning();
     at(&mut o, a(FROM)).channel = Some(channel());

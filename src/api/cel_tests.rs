@@ -122,7 +122,7 @@ fn cases() -> Vec<Case> {
         ),
         created(
             "ShardRange",
-            "`start` and `end` may not be equal",
+            "`end` must differ from `start`",
             vec![vec![(
                 "/spec/cutoverWindow",
                 json!({ "start": "22:00", "end": "22:00" }),

@@ -124,24 +124,26 @@ pub struct ShardRangeSpec {
     /// goes at once, and the shards stay where they are, in the map and served. No policy drops a database.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
-    /// What shards wait for that are ready to be cut over to another pair. Automatic: nothing. Manual: an approval, which `shardwright cutover` gives. Shards
-    /// that go back to where they were wait for nothing.
+    /// What shards wait for that are ready to be cut over to another pair. Automatic: nothing. Manual: an approval, which `shardwright cutover` gives. Of
+    /// several ranges in one move all that ask for an approval must have it. Shards that go back to where they were wait for nothing.
     #[serde(default)]
     pub cutover: Cutover,
-    /// When shards may be cut over; at any time when absent.
+    /// When shards may be cut over; at any time when absent. Of several ranges in one move all windows must be open. Shards that go back to where they
+    /// were do not wait for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutover_window: Option<CutoverWindow>,
-    /// A batch of shards that is not cut over within so many seconds is given up, and tried again later: 1 to 60.
+    /// A batch of shards that is not cut over within so many seconds is given up, and tried again later: 1 to 60. The wait for open transactions and the
+    /// wait for the target end after one second each, whatever it says. Of several ranges in one move the shortest counts.
     #[serde(default = "batch_deadline")]
     #[schemars(range(min = 1, max = 60))]
     pub batch_deadline_seconds: i32,
     /// A client's transaction that keeps a shard from being cut over, and has been open for so many seconds, is ended with its connection:
-    /// 1 to 86400. It is waited for without end when absent.
+    /// 1 to 86400. It is waited for without end when absent. Of several ranges in one move each must have it, and the longest counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400))]
     pub transaction_deadline_seconds: Option<i32>,
     /// For so many seconds the old copies are kept up to date once every shard is where it is wished, 0 to 31536000: as long as that,
-    /// `pairRef` may be set back. 0 also ends the time of a move that keeps them.
+    /// `pairRef` may be set back. 0 also ends the time of a move that keeps them. Of several ranges in one move the longest counts.
     #[serde(default = "retain_source")]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub retain_source_seconds: i32,
@@ -167,7 +169,7 @@ pub enum Cutover {
 /// A time of the day, in UTC.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.start != self.end").message("`start` and `end` may not be equal"))]
+#[x_kube(validation = Rule::new("self.start != self.end").message("`end` must differ from `start`").field_path(".end"))]
 pub struct CutoverWindow {
     /// When it opens, in UTC: `22:00`.
     #[schemars(length(min = 5, max = 5), regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
@@ -243,7 +245,7 @@ pub struct ShardRangeStatus {
     /// The move between two pairs that shards of this range are in, or were in last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migration: Option<RangeMigration>,
-    /// Conditions: Accepted, Ready, Reconciling, Stalled.
+    /// Conditions: Accepted, Ready, Reconciling, Stalled, TablesDeclared.
     #[serde(default)]
     #[schemars(schema_with = "conditions::schema")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -300,7 +302,8 @@ pub struct RangeMigration {
     /// Until when `pairRef` may be set back over this move; in phase Retaining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_until: Option<Time>,
-    /// How long shards could not be written while they were cut over, as this operator has measured it; absent before the first batch.
+    /// How long shards could not be written while they were cut over, of all shards of the move, as this operator has measured it; absent before the first
+    /// batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_block: Option<WriteBlock>,
 }
@@ -341,10 +344,10 @@ pub struct WriteBlock {
     /// Half of them no longer than this, in milliseconds.
     #[schemars(range(min = 0))]
     pub p50_milliseconds: i64,
-    /// 99 of 100 of them no longer than this.
+    /// 99 of 100 of them no longer than this, in milliseconds.
     #[schemars(range(min = 0))]
     pub p99_milliseconds: i64,
-    /// None longer than this.
+    /// None longer than this, in milliseconds.
     #[schemars(range(min = 0))]
     pub max_milliseconds: i64,
     /// The same for people: `p50 31 ms, max 87 ms`.

@@ -1,5 +1,6 @@
 //! The reference of the API, made from the CustomResourceDefinitions.
 
+use crate::api::names;
 use anyhow::Context as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
@@ -189,6 +190,7 @@ pub fn markdown(crds: &[CustomResourceDefinition], scenarios: Option<&Scenarios>
         writeln!(out, "\n### {}.status\n", names.kind)?;
         table(&mut out, crd, "status", None)?;
     }
+    annotations(&mut out)?;
     Ok(out)
 }
 
@@ -203,6 +205,37 @@ and one that is `null` are the same. What a spec asks for beyond what the API se
 const HEAD_SCENARIOS: &str = "
 *Scenario* names the end-to-end scenario that sees the effect of the field on a server or on a child object.
 ";
+
+/// What people ask for once, beside the specification.
+fn annotations(out: &mut String) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "\n## Annotations\n\n| Annotation | On | Value | What it asks for |\n|---|---|---|---|"
+    )?;
+    for (name, kind, value, what) in [
+        (
+            names::APPROVE_CUTOVER_ANNOTATION,
+            "ShardRange",
+            "the present `metadata.generation`",
+            "That its shards are cut over, with `cutover: Manual`. `shardwright cutover RANGE` sets it. After a change of the specification it counts for nothing.",
+        ),
+        (
+            names::VERIFY_AGAIN_ANNOTATION,
+            "ShardRange",
+            "any other than before",
+            "That copies that were found different are compared once more: [CopiesDiffer](runbook.md#copiesdiffer).",
+        ),
+        (
+            names::ACCEPT_DATA_LOSS_ANNOTATION,
+            "MySQLPair",
+            "the present `status.epoch`",
+            "That the pair goes on without what only the lost server had: [by hand](failover.md#by-hand).",
+        ),
+    ] {
+        writeln!(out, "| `{name}` | {kind} | {value} | {what} |")?;
+    }
+    Ok(())
+}
 
 fn table(
     out: &mut String,

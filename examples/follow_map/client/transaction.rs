@@ -20,16 +20,16 @@ pub const MOVING: u16 = 3989;
 const AGAIN: [u16; 10] = [
     MOVING, 1213, // deadlock, here with the fence of a shard that is about to move
     1205, // a lock was waited for too long
-    1290, // this server is not the active one (any more)
+    1142, // a copy of the shard is being made here: the map is very old. Also told to whoever may never do that, hence the patience
     1049, // the shard's old copy was dropped here: the map is very old
+    1290, // this server is not the active one (any more)
+    3032, // it is being closed, and lets nobody in
     1040, // too many connections
-    1053, // the server shuts down
+    1053, // the server shuts down, or has ended the connection
     1317, // the statement was ended
-    1927, // the connection was ended
-    3032, // the server is offline
 ];
 /// Those of them that leave it open whether a COMMIT was done that they come in place of an answer to.
-const UNSURE: [u16; 3] = [1053, 1317, 1927];
+const UNSURE: [u16; 2] = [1053, 1317];
 /// Until a newer map is there, or the same place is tried once more.
 const PAUSE: Duration = Duration::from_millis(10);
 /// For the name and the TCP connection.

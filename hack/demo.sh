@@ -61,6 +61,7 @@ ${BOLD}Look around${OFF} (the cluster lies in a network of its own, so kubectl g
     k get mysqlpair $fleet-p0 -o yaml
     k delete pod $fleet-p0-0          # and watch it come back: k get mysqlpairs -w
     k get configmap $fleet-shard-map -o yaml
+    make demo-split FLEET=${FLEET:-quickstart}   # half of a range moves to a new pair while clients write to it
 ${BOLD}Take it down${OFF}
     make demo-down
 

@@ -40,6 +40,13 @@ pub struct Options {
 pub async fn run(world: &World, options: &Options) -> Result<()> {
     let fleet = Fleet::new(world.clone(), options.namespace.clone(), &options.cluster);
     let range: ShardRange = fleet.get(&options.range).await?;
+    let there = fleet.get_opt::<MySQLPair>(&options.to).await?.is_some()
+        || fleet.get_opt::<ShardRange>(&options.to).await?.is_some();
+    ensure!(
+        !there,
+        "a pair or a range {0} is there already: the demo was split before. Begin anew (make demo-down, make demo), or give --to another name",
+        options.to
+    );
     let (first, last) = (range.spec.first, range.spec.last);
     ensure!(first < last, "{} has one shard", options.range);
     let middle = first + (last - first + 1) / 2;

@@ -42,7 +42,7 @@ test: ## Everything: `check`, then the end-to-end scenarios and a short chaos on
 	@hack/test.sh
 
 .PHONY: test-full
-test-full: ## As `test`, with the long scenarios, a longer search through the decision core, and the proofs of the test cluster and of the Dockerfile
+test-full: ## As `test`, with the long scenarios, a longer search through the decision cores, and the proofs of the test cluster and of the Dockerfile
 	@hack/test.sh --full
 
 ##@ While working
@@ -84,7 +84,7 @@ network-policies: ## The NetworkPolicies, on a cluster with an engine that enfor
 	@hack/network-policies.sh
 
 .PHONY: generate
-generate: ## Write what is generated from the code: crds/ and its copies, docs/api.md
+generate: ## Write what is generated from the code: crds/ and its copies, docs/api.md, the table in docs/split.md, docs/fsm/
 	@hack/generate.sh
 
 .PHONY: fmt

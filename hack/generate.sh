@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is generated from the code: the CRDs, their copies for Helm and kustomize, and docs/api.md.
-# generate.sh writes it; generate.sh --check says what is not as generated, and writes nothing.
+# What is generated from the code: the CRDs, their copies for Helm and kustomize, docs/api.md, the table in docs/split.md and its drawing.
+# generate.sh writes it; generate.sh --check says what is not as generated, and writes nothing. (The table and the drawing are checked by `cargo test`.)
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -28,4 +28,5 @@ if [ "${1:-}" != --check ]; then
 elif ! diff -u docs/api.md "$tmp/docs/api.md" >&2; then
   rc=1
 fi
+[ "${1:-}" = --check ] || UPDATE_FSM=1 cargo test --quiet --locked --package shardwright --test fsm >/dev/null
 [ $rc = 0 ] || die "not as generated: run 'make generate' and commit what it changes"

@@ -3,7 +3,7 @@
 # test.sh --chaos [ARGUMENTS OF e2e chaos...]
 # All checks, then the end-to-end scenarios and two minutes of chaos (or the benchmarks, or chaos alone) on a real cluster. With KUBECONFIG
 # set, on that cluster; else on one that is made on this machine and taken down again (KEEP=1 leaves it up). --full also explores the
-# decision core further, and proves the test cluster itself, and that the Dockerfile makes the image that was tested.
+# decision cores further, and proves the test cluster itself, and that the Dockerfile makes the image that was tested.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -38,8 +38,8 @@ given=${KUBECONFIG:-}
 times_begin
 [ -z "$check" ] || hack/check.sh
 # Minutes more than the search that `check` makes.
-[ -z "$prove" ] || [ -z "$check" ] || step "the decision core of a pair, explored further" env SHARDWRIGHT_EXPLORE_FURTHER=1 \
-  cargo test --release --locked --package shardwright --lib pair::model::tests::further -- --nocapture
+[ -z "$prove" ] || [ -z "$check" ] || step "the decision cores, explored further" env SHARDWRIGHT_EXPLORE_FURTHER=1 \
+  cargo test --release --locked --package shardwright --lib model::tests::further -- --nocapture
 
 mkdir -p e2e-results bench-results
 case $command in

@@ -1,4 +1,4 @@
-//! Reasons of conditions and events of a move: one list, which `docs/split.md` explains.
+//! Reasons of conditions and events of a move: one list, which `docs/conditions-and-events.md` explains.
 
 /// Nothing is on record.
 pub const NOT_MOVING: &str = "NotMoving";

@@ -41,7 +41,7 @@ pub enum State {
     FenceMissing(Vec<On>),
     /// Active servers have databases READ ONLY that the record places there.
     FenceLeft(Vec<On>),
-    /// Passive ones do, and no batch is about to need it.
+    /// Passive ones do, and no batch is about to need it, nor are they few that have just arrived.
     FenceAhead(Vec<On>),
     /// Copies are made there for another move.
     OthersCopy(End),

@@ -91,6 +91,13 @@ use serde::{Deserialize, Serialize};
         priority = 1
     ),
     printcolumn(
+        name = "ETA",
+        type_ = "integer",
+        json_path = ".status.migration.etaSeconds",
+        description = "Seconds until its copies are made",
+        priority = 1
+    ),
+    printcolumn(
         name = "Lag",
         type_ = "integer",
         json_path = ".status.migration.lagTransactions",

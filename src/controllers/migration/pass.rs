@@ -64,6 +64,8 @@ pub struct Local {
     differed: Option<BTreeMap<String, Option<String>>>,
     wrote: Option<Instant>,
     copied: u64,
+    /// When a clone was first seen, and how far it was.
+    cloning: Option<(Instant, u64)>,
     progress: Further,
 }
 
@@ -207,15 +209,19 @@ fn others_copy(ctx: &Context, site: &Site, local: &Local) -> Option<End> {
 }
 
 /// How far the target pair is cloned over: one server after the other.
-fn cloned(o: &Observed) -> Option<Progress> {
+fn cloned(o: &Observed, begun: &mut Option<(Instant, u64)>) -> Option<Progress> {
     let m = o.mv()?;
     let to = o.pair(End::To);
     let (bytes, of) = to.clone.running.filter(|_| m.stage == MoveStage::Seeding)?;
     let first_done = to.active_server().is_some_and(|s| !s.has.is_empty());
+    let (bytes, of) = (bytes + if first_done { of } else { 0 }, of * 2);
+    // By the speed since it was first seen.
+    let (since, before) = *begun.get_or_insert((Instant::now(), bytes));
+    let (took, copied) = (since.elapsed().as_secs(), bytes.saturating_sub(before));
     Some(Progress {
-        bytes: bytes + if first_done { of } else { 0 },
-        of: of * 2,
-        eta: None,
+        bytes,
+        of,
+        eta: of.saturating_sub(bytes).saturating_mul(took).checked_div(copied),
     })
 }
 
@@ -350,7 +356,13 @@ async fn tell(
     acted: bool,
 ) {
     let ctx = &shared.ctx;
-    let progress = local.works.progress().or_else(|| cloned(observed));
+    let progress = local
+        .works
+        .progress()
+        .or_else(|| cloned(observed, &mut local.cloning));
+    if progress.is_none() {
+        local.cloning = None;
+    }
     if let Some(p) = progress {
         let more = p.bytes.saturating_sub(local.copied);
         ctx.metrics.moves.copied_bytes.inc_by(more);

@@ -59,7 +59,7 @@ pub enum Fixture {
 pub struct Group {
     /// Part of the namespaces' names.
     pub name: &'static str,
-    /// Runs alone, after all others: it kills or changes the operator.
+    /// Runs alone, after all others: it kills or changes the operator, or moves shards under load, which keeps six servers busy.
     pub alone: bool,
     /// What its scenarios begin with.
     pub fixture: Fixture,

@@ -65,7 +65,6 @@ pub fn all() -> Vec<Group> {
     all.extend(packaging::groups());
     all.extend(operator::groups());
     all.push(steps::group());
-    all.extend(split::alone());
     all.push(nodes::group());
     all.extend(replacement::groups());
     all

@@ -27,7 +27,7 @@ use std::time::Duration;
 pub fn group() -> Group {
     Group {
         name: "split-data",
-        alone: false,
+        alone: true,
         fixture: shared!(fixture),
         scenarios: vec![
             scenario!(

@@ -25,7 +25,7 @@ use std::time::Duration;
 pub fn group() -> Group {
     Group {
         name: "split-faults",
-        alone: false,
+        alone: true,
         fixture: shared!(fixture),
         scenarios: vec![
             scenario!(

@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(420);
 pub fn group() -> Group {
     Group {
         name: "split-large",
-        alone: false,
+        alone: true,
         fixture: Fixture::Empty,
         scenarios: vec![
             scenario!(

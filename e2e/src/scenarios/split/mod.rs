@@ -15,18 +15,15 @@ mod zoo;
 
 use crate::scenario::Group;
 
-/// Those that run beside others.
+/// All of them; each runs alone.
 pub fn groups() -> Vec<Group> {
-    vec![
+    let mut all = vec![
         moves::group(),
         physical::group(),
         data::group(),
         faults::group(),
         large::group(),
-    ]
-}
-
-/// Those that kill or halt the operator.
-pub fn alone() -> Vec<Group> {
-    steps::groups()
+    ];
+    all.extend(steps::groups());
+    all
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub fn group() -> Group {
     Group {
         name: "split",
-        alone: false,
+        alone: true,
         fixture: shared!(fixture),
         scenarios: vec![
             scenario!(

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub fn group() -> Group {
     Group {
         name: "split-physical",
-        alone: false,
+        alone: true,
         fixture: shared!(fixture),
         scenarios: vec![
             scenario!(

@@ -20,18 +20,24 @@ const ROUND: i32 = 512;
 /// Rounds, each with both sides; which one begins alternates.
 const ROUNDS: i32 = 2;
 
+/// A cluster with room for many shards, and servers as a user has them.
+pub(super) fn template(f: &Fleet) -> ShardCluster {
+    let mut cluster = bp::cluster(f);
+    cluster.spec.shards = Shards {
+        total: 65_536,
+        database_prefix: "db".into(),
+        digits: 5,
+    };
+    cluster.spec.mysql.config = None;
+    cluster
+}
+
 /// From apply to Ready: 2 pairs, `shards` in all, 3 tables each.
 ///
 /// # Errors
 /// When the fleet does not become ready.
 pub async fn bring_up(f: &Fleet, shards: i32) -> Result<Figure> {
-    let mut c = bp::cluster(f);
-    c.spec.shards = Shards {
-        total: 65_536,
-        database_prefix: "db".into(),
-        digits: 5,
-    };
-    c.spec.mysql.config = None;
+    let mut c = template(f);
     c.spec.layout = Some(Layout {
         pairs: 2,
         open: shards,

@@ -1,11 +1,11 @@
 //! How fast shards are copied and compared, without clients: to a pair that has nothing, which is cloned over, and to one that serves others. Beside
 //! each, on the same servers, what does the same without an operator.
 
-use super::ground::{on_fleet, template};
+use super::ground::on_fleet;
 use super::rivals::{self, Which};
 use super::speed::{Cloned, Size, Speed, Stage};
 use super::{HALF, LIMIT, TARGET};
-use crate::bench::fleet::exec;
+use crate::bench::fleet::{exec, template};
 use crate::blueprint as bp;
 use crate::fleet::Fleet;
 use crate::ledger::TABLE;

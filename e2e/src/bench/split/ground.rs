@@ -1,13 +1,10 @@
 //! The fleets that are measured on.
 
 use super::LIMIT;
-use crate::blueprint as bp;
 use crate::fleet::Fleet;
 use crate::wait::{self, Seen};
 use crate::world::World;
 use anyhow::Result;
-use shardwright::api::ShardCluster;
-use shardwright::api::shard_cluster::Shards;
 use std::sync::Arc;
 
 /// Measures on a fleet of its own, which is gone before anything else is measured.
@@ -42,16 +39,4 @@ async fn deleted(world: &World, ns: &str) -> Result<()> {
         }))
     })
     .await
-}
-
-/// A cluster with room for many shards, and servers as a user has them.
-pub(super) fn template(f: &Fleet) -> ShardCluster {
-    let mut cluster = bp::cluster(f);
-    cluster.spec.shards = Shards {
-        total: 65_536,
-        database_prefix: "db".into(),
-        digits: 5,
-    };
-    cluster.spec.mysql.config = None;
-    cluster
 }

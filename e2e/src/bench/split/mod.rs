@@ -8,6 +8,7 @@ mod rivals;
 mod speed;
 mod tell;
 
+use crate::bench::fleet::template;
 use crate::blueprint as bp;
 use crate::crowd::{Crowd, Pace, quantile};
 use crate::fleet::Fleet;
@@ -15,7 +16,7 @@ use crate::moves::run as run_of;
 use crate::wait::{self, Seen};
 use crate::world::World;
 use anyhow::{Context as _, Result, ensure};
-use ground::{on_fleet, template};
+use ground::on_fleet;
 use serde_json::json;
 use shardwright::api::{MoveStage, ShardRange};
 use shardwright::core::placement::{self, moves};

@@ -18,7 +18,6 @@ use kube::api::ListParams;
 use serde_json::json;
 use shardwright::api::{MoveStage, Seed, ShardCluster, ShardRange, names};
 use shardwright::core::placement::moves;
-use shardwright::core::spans::SpanSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -307,12 +306,7 @@ async fn swap(f: &Arc<Fleet>) -> Result<()> {
     f.one_home(false).await?;
     let ended = watch.end(f, "split-swap").await?;
     ended.no_doubt()?;
-    let moved: SpanSet = ended.went.iter().map(|m| m.shard).collect();
-    ensure!(
-        moved == all().union(&others()) && ended.went.len() == moved.len(),
-        "not each moved once: {:?}",
-        ended.went
-    );
+    ended.each_once(&all().union(&others()))?;
     f.same_rows(&all().union(&others()), &[PAIR, BUSY]).await?;
     f.intact().await
 }

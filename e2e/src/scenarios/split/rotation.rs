@@ -11,7 +11,6 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use shardwright::api::{MoveStage, ShardCluster, ShardRange};
 use shardwright::core::placement::moves;
-use shardwright::core::spans::SpanSet;
 use std::sync::Arc;
 
 /// Each range goes on to the next pair, all in one commit.
@@ -50,12 +49,7 @@ pub(super) async fn goes_round(f: &Arc<Fleet>) -> Result<()> {
     f.one_home(false).await?;
     let ended = watch.end(f, "split-rotation").await?;
     ended.no_doubt()?;
-    let moved: SpanSet = ended.went.iter().map(|m| m.shard).collect();
-    ensure!(
-        moved == all().union(&others()) && ended.went.len() == moved.len(),
-        "not each moved once: {:?}",
-        ended.went
-    );
+    ended.each_once(&all().union(&others()))?;
     for m in &record.moves {
         f.same_rows(&moves::set(&m.shards), &[&m.from, &m.to]).await?;
     }

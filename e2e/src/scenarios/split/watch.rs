@@ -100,13 +100,7 @@ impl Ended {
     /// # Errors
     /// When it is not so.
     pub(super) fn once(&self, shards: &SpanSet, from: &str, to: &str) -> Result<()> {
-        let moved: Vec<i32> = self.went.iter().map(|m| m.shard).collect();
-        let mut sorted = moved.clone();
-        sorted.sort_unstable();
-        ensure!(
-            sorted == shards.shards().collect::<Vec<_>>(),
-            "moved by their clients' word: {sorted:?}"
-        );
+        self.each_once(shards)?;
         let elsewhere: Vec<_> = self
             .went
             .iter()
@@ -114,6 +108,21 @@ impl Ended {
             .collect();
         ensure!(elsewhere.is_empty(), "not from {from} to {to}: {elsewhere:?}");
         self.no_doubt()
+    }
+
+    /// Exactly these shards moved, each once.
+    ///
+    /// # Errors
+    /// When it is not so.
+    pub(super) fn each_once(&self, shards: &SpanSet) -> Result<()> {
+        let mut moved: Vec<i32> = self.went.iter().map(|m| m.shard).collect();
+        moved.sort_unstable();
+        ensure!(
+            moved == shards.shards().collect::<Vec<_>>(),
+            "moved by their clients' word: {:?}",
+            self.went
+        );
+        Ok(())
     }
 
     /// Nobody was refused anything for good, and no outcome is unknown: servers that only move shards end nobody's connection.
